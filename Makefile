@@ -1,0 +1,60 @@
+# Needs python3 (3.10 or newer) and make; everything else goes into .venv, pinned by constraints.txt.
+PYTHON ?= python3
+
+help:
+	@echo "make quickstart   install, then train and compare three methods on the embedded corpus"
+	@echo "make install      only the environment: .venv, with the program in .venv/bin/bayesrnn"
+	@echo "make test         install, then lint, type check and all tests"
+	@echo "make bench        install, then the speed and memory benchmark"
+	@echo "make clean        remove .venv and what the tools left behind (runs are kept)"
+	@echo "Another Python:   make PYTHON=python3.12 install"
+
+install: .venv/.installed
+
+quickstart: install
+	.venv/bin/bayesrnn quickstart
+
+bench: install
+	.venv/bin/bayesrnn bench
+
+test: .venv/.installed-dev
+	.venv/bin/ruff check
+	.venv/bin/ruff format --check
+	.venv/bin/mypy
+	.venv/bin/python -m pytest -n 2
+
+clean:
+	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# The stamps are taken away first and written last: an install that was cut off leaves none, and the next
+# one starts from an empty environment.
+.venv/.installed: pyproject.toml constraints.txt
+	$(call pip_install,.)
+	@touch $@
+
+.venv/.installed-dev: .venv/.installed
+	$(call pip_install,.[dev$(comma)tensorboard])
+	@touch .venv/.installed
+	@touch $@
+
+define pip_install
+@$(PYTHON) -c '$(check_python)'
+@[ -x .venv/bin/python ] && [ -e .venv/.installed ] || $(PYTHON) -m venv --clear .venv
+@rm -f .venv/.installed .venv/.installed-dev
+PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+	.venv/bin/python -m pip install --disable-pip-version-check --editable '$(1)'
+endef
+
+comma := ,
+
+# Debian ships ensurepip, without which venv does not work, in a package of its own.
+check_python = import sys, importlib.util as u; \
+	sys.version_info >= (3, 10) or sys.exit("bayesrnn needs Python 3.10 or newer, and $(PYTHON) is %d.%d: \
+	try make PYTHON=python3.12" % sys.version_info[:2]); \
+	all(map(u.find_spec, ("venv", "ensurepip"))) or sys.exit("$(PYTHON) has no venv module: \
+	install it first (Debian and Ubuntu: apt install python3-venv)")
+
+.PHONY: help install quickstart bench test clean
+.DELETE_ON_ERROR:
+.NOTPARALLEL:
