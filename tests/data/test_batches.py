@@ -1,0 +1,80 @@
+from __future__ import annotations
+
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+
+from bayesrnn.data import TrainingBatches, evaluation_batches
+from bayesrnn.errors import ConfigError, CorpusError
+
+SIZES = st.integers(1, 9)
+
+
+def test_rows_are_contiguous_and_targets_come_next():
+    batches = TrainingBatches(torch.arange(17), batch_size=2, unroll=3)
+    assert len(batches) == 2
+    assert batches[0].inputs.tolist() == [[0, 8], [1, 9], [2, 10]]
+    assert batches[0].targets.tolist() == [[1, 9], [2, 10], [3, 11]]
+    assert batches[1].inputs.tolist() == [[3, 11], [4, 12], [5, 13]]
+
+
+@given(st.integers(0, 300), SIZES, SIZES)
+def test_training_walks_every_row_in_order(length, batch_size, unroll):
+    count = (length // batch_size - 1) // unroll
+    if count < 1:
+        with pytest.raises(CorpusError, match=f"has {length} tokens.*--batch-size or --unroll"):
+            TrainingBatches(torch.arange(length), batch_size, unroll)
+        return
+    batches = TrainingBatches(torch.arange(length), batch_size, unroll)
+    assert len(batches) == len(list(batches)) == count
+    for batch in batches:
+        assert batch.inputs.shape == batch.targets.shape == (unroll, batch_size)
+        assert torch.equal(batch.targets, batch.inputs + 1)
+    rows = torch.cat([batch.inputs for batch in batches])
+    starts = torch.arange(batch_size) * (length // batch_size)
+    assert torch.equal(rows, starts + torch.arange(count * unroll)[:, None])
+
+
+def test_the_smallest_stream_that_the_error_asks_for_is_enough():
+    assert len(TrainingBatches(torch.arange(20 * 36), 20, 35)) == 1
+    with pytest.raises(CorpusError, match="needs 720"):
+        TrainingBatches(torch.arange(20 * 36 - 1), 20, 35)
+
+
+def test_penn_treebank_count():
+    assert len(TrainingBatches(torch.zeros(929_589, dtype=torch.long), 20, 35)) == 1327
+
+
+@pytest.mark.parametrize("number", [-1, 2])
+def test_a_minibatch_that_does_not_exist(number):
+    with pytest.raises(IndexError):
+        TrainingBatches(torch.arange(17), 2, 3)[number]
+
+
+@given(st.integers(2, 200), SIZES, SIZES)
+def test_evaluation_scores_every_prediction_once(length, streams, unroll):
+    batches = list(evaluation_batches(torch.arange(length), streams, unroll))
+    inputs, targets, mask = (torch.cat(parts) for parts in zip(*batches, strict=True))
+    assert all(len(batch.inputs) == unroll for batch in batches[:-1])
+    assert inputs.shape == targets.shape == mask.shape
+    assert inputs.shape[1] == streams
+    assert torch.equal(targets, inputs + 1)
+    assert torch.equal(targets.t()[mask.t()], torch.arange(1, length))
+    lengths = mask.sum(0)
+    assert lengths.max() - lengths.min() <= 1
+    assert torch.equal(mask, torch.arange(len(mask))[:, None] < lengths)
+
+
+@pytest.mark.parametrize("length", [0, 1])
+def test_nothing_to_evaluate_is_refused_at_once(length):
+    with pytest.raises(CorpusError, match="at least 2"):
+        evaluation_batches(torch.arange(length), 1, 5)
+
+
+@pytest.mark.parametrize(("rows", "unroll"), [(0, 5), (5, 0), (-1, 1)])
+def test_sizes_have_to_be_positive(rows, unroll):
+    with pytest.raises(ConfigError, match="1 or more"):
+        TrainingBatches(torch.arange(100), rows, unroll)
+    with pytest.raises(ConfigError, match="1 or more"):
+        evaluation_batches(torch.arange(100), rows, unroll)
