@@ -1,0 +1,31 @@
+"""The mathematics: priors, the posterior, and the network that carries it."""
+
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.noise import Noise
+from bayesrnn.core.norms import total_norm
+from bayesrnn.core.priors import (
+    ExactPrior,
+    Gaussian,
+    Grouping,
+    Prior,
+    ScaleMixture,
+    ScoredPrior,
+)
+from bayesrnn.core.scales import Scale, absolute, relative
+from bayesrnn.core.weights import Weights
+
+__all__ = [
+    "Bayesian",
+    "ExactPrior",
+    "Gaussian",
+    "Grouping",
+    "Noise",
+    "Prior",
+    "Scale",
+    "ScaleMixture",
+    "ScoredPrior",
+    "Weights",
+    "absolute",
+    "relative",
+    "total_norm",
+]

@@ -1,0 +1,261 @@
+"""Bayesian: a distribution over the weights of any nn.Module."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from fnmatch import fnmatchcase
+from typing import Any, TypeVar
+
+import torch
+from torch import Tensor, nn
+from torch.func import functional_call
+
+from bayesrnn.core.arithmetic import inverse_softplus, softplus
+from bayesrnn.core.noise import Noise, draw_seed, normal_noise
+from bayesrnn.core.posterior import Charge, draw
+from bayesrnn.core.priors import Prior, ScaleMixture
+from bayesrnn.core.scales import Scale, absolute, relative
+from bayesrnn.core.weights import Weights
+from bayesrnn.errors import ConfigError
+
+T = TypeVar("T")
+
+#: Layers whose weight has its outputs along the second axis instead of the first.
+_OUTPUTS_SECOND = (
+    nn.Embedding,
+    nn.EmbeddingBag,
+    nn.ConvTranspose1d,
+    nn.ConvTranspose2d,
+    nn.ConvTranspose3d,
+)
+
+
+class Bayesian(nn.Module):
+    """A mean-field Gaussian posterior over the weights of `module`.
+
+    The module is used as it is. Its own parameters become the posterior's means, so it starts from
+    its own initialisation, and after training it is the mean network. Beside each mean lies rho,
+    with the standard deviation sigma = softplus(rho) + min_sigma.
+
+        weights = net.sample()                    # one draw, held over a whole sequence
+        output = net(x, weights=weights)
+        loss = nll(output, y) + weights.kl / number_of_minibatches
+
+    In training mode `net(x)` draws by itself; in evaluation mode it uses the mean.
+
+    Names of parameters may be given as patterns ("encoder.*"); the first pattern that fits decides.
+
+    prior: one prior for all weights, or a mapping from name pattern to prior.
+    sigma_init: the initial standard deviation: a number, `absolute(low, high)`,
+        `relative(low, high)` to the prior's, or a mapping from name pattern to one of these.
+    deterministic: names of parameters that stay ordinary. Frozen ones (requires_grad=False) do so
+        anyway.
+    generator: the source of randomness for the initial standard deviations.
+    """
+
+    def __init__(
+        self,
+        module: nn.Module,
+        prior: Prior | Mapping[str, Prior] | None = None,
+        sigma_init: float | Scale | Mapping[str, float | Scale] | None = None,
+        deterministic: Sequence[str] = (),
+        min_sigma: float = 1e-5,
+        generator: torch.Generator | None = None,
+    ) -> None:
+        super().__init__()
+        if isinstance(deterministic, str):
+            deterministic = (deterministic,)
+        priors = _as_mapping(ScaleMixture() if prior is None else prior)
+        scales: Mapping[str, float | Scale] = _as_mapping(
+            relative(0.25, 0.5) if sigma_init is None else sigma_init
+        )
+        # The means are the module's own parameters, so this one attribute also gives them their
+        # place in state_dict: loc.<name>, next to rho.<name>.
+        self.loc = module
+        self.rho = nn.Module()
+        self.min_sigma = min_sigma
+        self._aliases = _aliases(module)
+        self._charges: dict[str, Charge] = {}
+        everything = [alias for aliases in self._aliases.values() for alias in aliases]
+        given = {"deterministic": deterministic, "prior": priors, "sigma_init": scales}
+        for what, patterns in given.items():
+            _require_matches(what, patterns, everything)
+        for value in priors.values():
+            if not isinstance(value, Prior):
+                raise ConfigError(
+                    f"prior is {value!r}; it has to be a prior such as ScaleMixture() or "
+                    "Gaussian(1.0), or a mapping from names to priors"
+                )
+        if min_sigma < 0:
+            raise ConfigError(f"min_sigma is {min_sigma:g}; it has to be 0 or more")
+        for name, parameter in module.named_parameters():
+            names = self._aliases[name]
+            if not parameter.requires_grad or not parameter.numel():
+                continue
+            if _matching(names, deterministic) is not None:
+                continue
+            chosen = priors[_required(names, priors, "prior")]
+            scale = scales[_required(names, scales, "sigma_init")]
+            scale = scale if isinstance(scale, Scale) else absolute(scale)
+            sigma = scale.draw(parameter, chosen, generator) - min_sigma
+            if bool((sigma <= 0).any()):
+                raise ConfigError(
+                    f"sigma_init {scale} starts {name} below min_sigma, {min_sigma:g}; "
+                    "give a larger one"
+                )
+            self._charges[name] = Charge(chosen, _output_axis(module, name, parameter))
+            _place(self.rho, name, nn.Parameter(inverse_softplus(sigma)))
+        if not self._charges:
+            raise ConfigError(
+                "no parameter is left to be Bayesian: all are deterministic or frozen"
+            )
+        self.register_state_dict_post_hook(_drop_aliases)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(_restore_aliases)  # type: ignore[no-untyped-call]
+
+    @property
+    def module(self) -> nn.Module:
+        """The wrapped module; its parameters are the posterior's means."""
+        return self.loc
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the Bayesian parameters, tied ones once."""
+        return tuple(self._charges)
+
+    def deterministic_parameters(self) -> list[nn.Parameter]:
+        """The parameters of the module that stay ordinary."""
+        named = self.loc.named_parameters()
+        return [parameter for name, parameter in named if name not in self._charges]
+
+    def sigmas(self) -> dict[str, Tensor]:
+        """The posterior's standard deviations by name."""
+        rho = ((name, self.rho.get_parameter(name)) for name in self._charges)
+        return {name: softplus(value.detach()) + self.min_sigma for name, value in rho}
+
+    def noise(self, seed: int) -> Noise:
+        """The standard normal noise that belongs to `seed`, for `sample`."""
+        return normal_noise([self._parameter(self.loc, name) for name in self._charges], seed)
+
+    def sample(
+        self, generator: torch.Generator | None = None, *, noise: Noise | None = None
+    ) -> Weights:
+        """Draw all weights once, with randomness from `generator` or from given `noise`.
+
+        `net.sample(noise=weights.noise.mirrored())` draws the mirror image of an earlier draw: it
+        follows the posterior just as exactly, and no new noise is needed.
+        """
+        if noise is None:
+            noise = self.noise(draw_seed(generator))
+        elif [n.numel() for n in noise.tensors] != [
+            self.loc.get_parameter(name).numel() for name in self._charges
+        ]:
+            raise ConfigError("this noise belongs to another network: its shapes do not fit")
+        tensors, kl, ledger = draw(
+            [self._parameter(self.loc, name) for name in self._charges],
+            [self._parameter(self.rho, name) for name in self._charges],
+            tuple(self._charges.values()),
+            noise,
+            self.min_sigma,
+        )
+        shapes = (self.loc.get_parameter(name).shape for name in self._charges)
+        named = zip(self._charges, tensors, shapes, strict=True)
+        return Weights({name: t.reshape(shape) for name, t, shape in named}, kl, noise, ledger)
+
+    def mean(self) -> Weights:
+        """The posterior mean."""
+        return Weights({name: self.loc.get_parameter(name) for name in self._charges})
+
+    def forward(self, *args: Any, weights: Weights | None = None, **kwargs: Any) -> Any:
+        """Run the module with `weights`; without: a fresh draw in training, else the mean."""
+        if weights is None:
+            if not self.training:
+                return self.loc(*args, **kwargs)
+            weights = self.sample()
+        if weights.keys() != self._charges.keys():
+            raise ConfigError(
+                f"these weights belong to another network: they have {', '.join(weights)}; this "
+                f"one has {', '.join(self._charges)}"
+            )
+        try:
+            return functional_call(self.loc, dict(weights), args, kwargs)
+        finally:
+            # torch's recurrent layers keep a list of the weights of their last call, which would
+            # hold on to the draw; let them look at their own again.
+            for layer in self.loc.modules():
+                if isinstance(layer, nn.RNNBase):
+                    layer._update_flat_weights()
+
+    def extra_repr(self) -> str:
+        """The priors in use, for `print(net)`."""
+        return f"prior={', '.join(sorted({repr(c.prior) for c in self._charges.values()}))}"
+
+    @staticmethod
+    def _parameter(tree: nn.Module, name: str) -> Tensor:
+        """A parameter with at least one axis, as the block-wise arithmetic needs."""
+        parameter = tree.get_parameter(name)
+        return parameter if parameter.dim() else parameter[None]
+
+
+def _as_mapping(value: T | Mapping[str, T]) -> Mapping[str, T]:
+    return value if isinstance(value, Mapping) else {"*": value}
+
+
+def _aliases(module: nn.Module) -> dict[str, list[str]]:
+    """All names of each parameter, under the first one: tied parameters have several."""
+    first = {id(parameter): name for name, parameter in module.named_parameters()}
+    aliases: dict[str, list[str]] = {name: [] for name in first.values()}
+    for name, parameter in module.named_parameters(remove_duplicate=False):
+        aliases[first[id(parameter)]].append(name)
+    return aliases
+
+
+def _matching(names: Iterable[str], patterns: Iterable[str]) -> str | None:
+    """The first pattern that fits one of the names."""
+    names = list(names)
+    fitting = (p for p in patterns if any(fnmatchcase(name, p) for name in names))
+    return next(fitting, None)
+
+
+def _required(names: Sequence[str], patterns: Iterable[str], what: str) -> str:
+    pattern = _matching(names, patterns)
+    if pattern is None:
+        raise ConfigError(
+            f"no {what} is given for {names[0]}; add a pattern that fits it, or '*' for the rest"
+        )
+    return pattern
+
+
+def _require_matches(what: str, patterns: Iterable[str], names: Sequence[str]) -> None:
+    for pattern in patterns:
+        if pattern != "*" and _matching(names, [pattern]) is None:
+            raise ConfigError(
+                f"{what} names {pattern!r}, which fits no parameter; there are: {', '.join(names)}"
+            )
+
+
+def _output_axis(module: nn.Module, name: str, parameter: Tensor) -> int:
+    owner = module.get_submodule(name.rpartition(".")[0])
+    return 1 if isinstance(owner, _OUTPUTS_SECOND) and parameter.dim() > 1 else 0
+
+
+def _place(tree: nn.Module, name: str, parameter: nn.Parameter) -> None:
+    """Register `parameter` under a dotted name, growing submodules as needed."""
+    *path, leaf = name.split(".")
+    for part in path:
+        if part not in tree._modules:
+            tree.add_module(part, nn.Module())
+        tree = tree.get_submodule(part)
+    tree.register_parameter(leaf, parameter)
+
+
+def _drop_aliases(net: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
+    assert isinstance(net, Bayesian)
+    for names in net._aliases.values():
+        for name in names[1:]:
+            state.pop(f"{prefix}loc.{name}", None)
+
+
+def _restore_aliases(net: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+    assert isinstance(net, Bayesian)
+    for first, *others in net._aliases.values():
+        for name in others:
+            if f"{prefix}loc.{first}" in state:
+                state.setdefault(f"{prefix}loc.{name}", state[f"{prefix}loc.{first}"])

@@ -1,0 +1,307 @@
+/* The inner loops of core/posterior.py and core/noise.py, for float32 on the CPU.
+ *
+ * The formulas are those of the Python code, which stays the reference and does the work where no
+ * compiler is found. Here each array is read once and each result written once: at millions of
+ * weights, memory is the only thing that takes time. Written for a compiler that vectorises:
+ * no branches in the loops, no calls to libm. Threads are those of torch's own OpenMP library.
+ */
+
+#include <math.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+static inline float bits_to_float(int32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
+static inline int32_t float_to_bits(float x) { int32_t bits; memcpy(&bits, &x, 4); return bits; }
+
+/* exp(x) = 2^k exp(r), |r| <= log(2) / 2; relative error below 2e-7. */
+static inline float exp_(float x) {
+    x = x < -87.0f ? -87.0f : x;
+    x = x > 88.0f ? 88.0f : x;
+    float k = floorf(x * 1.44269504f + 0.5f);
+    float r = x - k * 0.693359375f + k * 2.12194440e-4f;
+    float p = 1.3888889e-3f;
+    p = p * r + 8.3333333e-3f;
+    p = p * r + 4.1666667e-2f;
+    p = p * r + 1.6666667e-1f;
+    p = p * r + 0.5f;
+    p = p * r + 1.0f;
+    p = p * r + 1.0f;
+    return p * bits_to_float(((int32_t)k + 127) << 23);
+}
+
+/* log(x) for normal x > 0: x = 2^k m with m in [sqrt(1/2), sqrt(2)), log(m) = 2 artanh(t). */
+static inline float log_(float x) {
+    int32_t bits = float_to_bits(x);
+    int32_t k = (bits - 0x3f3504f3) >> 23;
+    float t = bits_to_float(bits - (k << 23));
+    t = (t - 1.0f) / (t + 1.0f);
+    float s = t * t;
+    float p = 0.2222222f;
+    p = p * s + 0.2857143f;
+    p = p * s + 0.4f;
+    p = p * s + 0.6666667f;
+    return (float)k * 0.69314718f + (2.0f * t + t * s * p);
+}
+
+/* log(1 + a) for a in [0, 1]: a polynomial through Chebyshev points, relative error below 2e-7. */
+static inline float log1p_(float a) {
+    float p = 5.126102144e-3f;
+    p = p * a - 2.907406469e-2f;
+    p = p * a + 7.751608676e-2f;
+    p = p * a - 1.360224762e-1f;
+    p = p * a + 1.907688074e-1f;
+    p = p * a - 2.483539899e-1f;
+    p = p * a + 3.331812171e-1f;
+    p = p * a - 4.999944498e-1f;
+    p = p * a + 9.999999659e-1f;
+    return p * a;
+}
+
+/* softplus(x) = log(1 + exp(x)) = max(x, 0) + log(1 + a) with a = exp(-|x|), given a. */
+static inline float softplus_(float x, float a) { return (x > 0.0f ? x : 0.0f) + log1p_(a); }
+
+enum { TILE = 512, FACTORS = 4, CHUNK = 1 << 16 };
+
+/* Threads take chunks of rows as they come. What is summed is kept by chunk and added up in order,
+ * so that the result does not depend on the threads. */
+static inline int64_t rows_in_chunk(int64_t columns) {
+    return columns < CHUNK ? CHUNK / columns : 1;
+}
+
+/* The sum of log(sigma) over a tile: one logarithm for a product of FACTORS, which cannot underflow
+ * as long as sigma > 1e-9. */
+static inline float sum_of_logs(const float *sigma) {
+    float sum = 0.0f;
+    #pragma omp simd reduction(+ : sum)
+    for (int j = 0; j < TILE / FACTORS; j++) {
+        float product = 1.0f;
+        for (int k = 0; k < FACTORS; k++) product *= sigma[j + k * (TILE / FACTORS)];
+        sum += log_(product);
+    }
+    return sum;
+}
+
+/* The sum of the squares of `size` numbers. */
+double sum_of_squares(int32_t threads, int64_t size, const float *restrict x) {
+    int64_t chunks = (size + CHUNK - 1) / CHUNK;
+    double sum = 0.0, *parts = calloc(chunks, sizeof(double));
+    #pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        int64_t stop = (chunk + 1) * CHUNK < size ? (chunk + 1) * CHUNK : size;
+        for (int64_t start = chunk * CHUNK; start < stop; start += TILE) {
+            int count = stop - start < TILE ? (int)(stop - start) : TILE;
+            float part = 0.0f;
+            #pragma omp simd reduction(+ : part)
+            for (int j = 0; j < count; j++) part += x[start + j] * x[start + j];
+            parts[chunk] += part;
+        }
+    }
+    for (int64_t chunk = 0; chunk < chunks; chunk++) sum += parts[chunk];
+    free(parts);
+    return sum;
+}
+
+/* weight = loc + sign * sigma * eps for `rows` rows of `columns`.
+ *
+ * sums gathers log(sigma), sigma^2 and loc^2, and squares, at [row * row_stride + column *
+ * column_stride], the squares of the weights; NULL for none.
+ */
+void draw(int32_t threads, int64_t rows, int64_t columns, const float *restrict loc,
+          const float *restrict rho, const float *restrict eps, float sign, float floor_,
+          float *restrict weight, double sums[3], float *restrict squares, int64_t row_stride,
+          int64_t column_stride) {
+    int64_t step = rows_in_chunk(columns), chunks = (rows + step - 1) / step;
+    double(*chunk_sums)[4] = calloc(chunks, sizeof *chunk_sums);
+    float *chunk_squares = column_stride ? calloc(chunks * columns, sizeof(float)) : NULL;
+    #pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        int64_t last = (chunk + 1) * step < rows ? (chunk + 1) * step : rows;
+        float *own = chunk_squares ? chunk_squares + chunk * columns : NULL;
+        double *total = chunk_sums[chunk];
+        float sigma[TILE];
+        int filled = 0;
+        for (int64_t row = chunk * step; row < last; row++) {
+            double row_weight2 = 0.0;
+            for (int64_t column = 0; column < columns;) {
+                int64_t at = row * columns + column, left = columns - column;
+                int count = left < TILE - filled ? (int)left : TILE - filled;
+                float sigma2 = 0.0f, loc2 = 0.0f, weight2 = 0.0f;
+                #pragma omp simd reduction(+ : sigma2, loc2, weight2)
+                for (int j = 0; j < count; j++) {
+                    float x = rho[at + j], m = loc[at + j];
+                    float s = softplus_(x, exp_(-fabsf(x))) + floor_;
+                    float w = m + sign * s * eps[at + j];
+                    sigma2 += s * s;
+                    loc2 += m * m;
+                    weight2 += w * w;
+                    sigma[filled + j] = s;
+                    weight[at + j] = w;
+                }
+                if (own) {
+                    #pragma omp simd
+                    for (int j = 0; j < count; j++)
+                        own[column + j] += weight[at + j] * weight[at + j];
+                }
+                total[1] += sigma2;
+                total[2] += loc2;
+                row_weight2 += weight2;
+                column += count;
+                filled += count;
+                if (filled == TILE) {
+                    total[0] += sum_of_logs(sigma);
+                    filled = 0;
+                }
+            }
+            total[3] += row_weight2;
+            if (row_stride) squares[row] = (float)row_weight2;
+        }
+        for (int j = filled; j < TILE; j++) sigma[j] = 1.0f;
+        total[0] += sum_of_logs(sigma);
+    }
+    double weight2 = 0.0;
+    sums[0] = sums[1] = sums[2] = 0.0;
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        for (int k = 0; k < 3; k++) sums[k] += chunk_sums[chunk][k];
+        weight2 += chunk_sums[chunk][3];
+        for (int64_t j = 0; chunk_squares && j < columns; j++)
+            squares[j] += chunk_squares[chunk * columns + j];
+    }
+    if (squares && !row_stride && !column_stride) squares[0] = (float)weight2;
+    free(chunk_sums);
+    free(chunk_squares);
+}
+
+/* One row of `gradient`; the flags are constants where it is called, so each case is its own loop. */
+static inline __attribute__((always_inline)) float gradient_row(
+    int64_t columns, const float *restrict g, const float *restrict rho, const float *restrict eps,
+    float sign, float floor_, float kl_weight, const float *restrict factor, const int per_column,
+    const float *restrict base, const int has_base, const int exact, float *restrict by_loc,
+    float *restrict by_rho) {
+    float constant = per_column ? 0.0f : factor[0], squares = 0.0f;
+    #pragma omp simd reduction(+ : squares)
+    for (int64_t j = 0; j < columns; j++) {
+        float x = rho[j], a = exp_(-fabsf(x));
+        float sigma = softplus_(x, a) + floor_;
+        float slope = (x > 0.0f ? 1.0f : a) / (1.0f + a); /* softplus'(x) */
+        float f = per_column ? factor[j] : constant;
+        float by = g[j] - kl_weight * (has_base ? f * base[j] : f);
+        float by_sigma = sign * eps[j] * (exact ? g[j] : by) - kl_weight / sigma;
+        float by_x = (exact ? by_sigma - kl_weight * f * sigma : by_sigma) * slope;
+        squares += by * by + by_x * by_x;
+        by_loc[j] = by;
+        by_rho[j] = by_x;
+    }
+    return squares;
+}
+
+/* The gradients by loc and rho from the gradient g by the weights; gives the sum of their squares.
+ *
+ * score = factor * base, where factor lies at [row * row_stride + column * column_stride] and base
+ * is the weight, or the loc if the expectation is exact; score = factor where base is NULL.
+ */
+double gradient(int32_t threads, int64_t rows, int64_t columns, const float *g, const float *rho,
+                const float *eps, float sign, float floor_, float kl_weight, const float *factor,
+                int64_t row_stride, int64_t column_stride, const float *base, int32_t exact,
+                float *by_loc, float *by_rho) {
+    int64_t step = rows_in_chunk(columns);
+    double sum = 0.0, *row_squares = calloc(rows, sizeof(double));
+    #pragma omp parallel for schedule(dynamic, step) num_threads(threads)
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t i = row * columns;
+        const float *f = factor + row * row_stride;
+#define ROW(per_column, has_base, exact)                                                       \
+    gradient_row(columns, g + i, rho + i, eps + i, sign, floor_, kl_weight, f, per_column,      \
+                 has_base ? base + i : g, has_base, exact, by_loc + i, by_rho + i)
+        row_squares[row] = !base ? (column_stride ? ROW(1, 0, 0) : ROW(0, 0, 0))
+                           : exact ? (column_stride ? ROW(1, 1, 1) : ROW(0, 1, 1))
+                                   : (column_stride ? ROW(1, 1, 0) : ROW(0, 1, 0));
+#undef ROW
+    }
+    for (int64_t row = 0; row < rows; row++) sum += row_squares[row];
+    free(row_squares);
+    return sum;
+}
+
+/* One round of Philox4x32-10 (Salmon et al. 2011) on the counter words a, b, c, d. */
+#define PHILOX_ROUND(a, b, c, d, k0, k1)                                  \
+    do {                                                                  \
+        uint64_t p = (uint64_t)0xD2511F53u * a, q = (uint64_t)0xCD9E8D57u * c; \
+        a = (uint32_t)(q >> 32) ^ b ^ (k0);                               \
+        c = (uint32_t)(p >> 32) ^ d ^ (k1);                               \
+        b = (uint32_t)q;                                                  \
+        d = (uint32_t)p;                                                  \
+    } while (0)
+
+enum { LANES = 64, ROUNDS = 10 };
+
+/* Random words for the counters (n, stream), ..., (n + LANES - 1, stream) under a key. */
+void philox(uint64_t n, uint64_t stream, uint64_t key, uint32_t words[4][LANES]) {
+    for (int lane = 0; lane < LANES; lane++) {
+        words[0][lane] = (uint32_t)(n + lane);
+        words[1][lane] = (uint32_t)((n + lane) >> 32);
+        words[2][lane] = (uint32_t)stream;
+        words[3][lane] = (uint32_t)(stream >> 32);
+    }
+    uint32_t k0 = (uint32_t)key, k1 = (uint32_t)(key >> 32);
+    for (int round = 0; round < ROUNDS; round++) {
+        #pragma omp simd
+        for (int lane = 0; lane < LANES; lane++) {
+            uint32_t a = words[0][lane], b = words[1][lane], c = words[2][lane], d = words[3][lane];
+            PHILOX_ROUND(a, b, c, d, k0, k1);
+            words[0][lane] = a; words[1][lane] = b; words[2][lane] = c; words[3][lane] = d;
+        }
+        k0 += 0x9E3779B9u; k1 += 0xBB67AE85u;
+    }
+}
+
+/* sin and cos of 2 pi u for u in [-1/2, 1/2): one quarter wave by Taylor, the rest by symmetry. */
+static inline void sincos_turn(float u, float *sine, float *cosine) {
+    float quarter = floorf(u * 4.0f + 0.5f);
+    float x = (u - quarter * 0.25f) * 6.28318531f, s = x * x;
+    float si = x * (1.0f + s * (-1.6666667e-1f + s * (8.3333333e-3f + s * (-1.9841270e-4f + s * 2.7557319e-6f))));
+    float co = 1.0f + s * (-0.5f + s * (4.1666667e-2f + s * (-1.3888889e-3f + s * 2.4801587e-5f)));
+    int32_t q = (int32_t)quarter & 3;
+    float a = q & 1 ? co : si, b = q & 1 ? si : co;
+    *sine = q & 2 ? -a : a;
+    *cosine = (q + 1) & 2 ? -b : b;
+}
+
+/* Two independent standard normal numbers from two random words (Box and Muller). */
+static inline void box_muller(uint32_t length_word, uint32_t angle_word, float *x, float *y) {
+    /* 31 bits for the length, so that small u keep their digits: |x| reaches 6.6. */
+    float u = ((float)(int32_t)(length_word >> 1) + 0.5f) * 4.65661287e-10f;
+    float length = sqrtf(-2.0f * log_(u)), sine, cosine;
+    sincos_turn((float)(int32_t)angle_word * 2.32830644e-10f, &sine, &cosine);
+    *x = length * cosine;
+    *y = length * sine;
+}
+
+/* `size` standard normal numbers; gives the sum of their squares. Each block of 4 * LANES uses
+ * counters of its own, so that the result does not depend on the threads. */
+double normal(int32_t threads, int64_t size, uint64_t seed, uint64_t stream, float *restrict out) {
+    const int64_t block_size = 4 * LANES, blocks = (size + block_size - 1) / block_size;
+    double sum = 0.0;
+    float *block_squares = calloc(blocks, sizeof(float));
+    #pragma omp parallel for schedule(dynamic, CHUNK / block_size) num_threads(threads)
+    for (int64_t block = 0; block < blocks; block++) {
+        uint32_t words[4][LANES];
+        float numbers[4 * LANES], squares = 0.0f;
+        philox((uint64_t)block * LANES, stream, seed, words);
+        for (int pair = 0; pair < 4; pair += 2) {
+            #pragma omp simd
+            for (int lane = 0; lane < LANES; lane++)
+                box_muller(words[pair][lane], words[pair + 1][lane], &numbers[pair * LANES + lane],
+                           &numbers[(pair + 1) * LANES + lane]);
+        }
+        int64_t start = block * block_size;
+        int count = size - start < block_size ? (int)(size - start) : (int)block_size;
+        #pragma omp simd reduction(+ : squares)
+        for (int j = 0; j < count; j++) squares += numbers[j] * numbers[j];
+        memcpy(out + start, numbers, count * sizeof(float));
+        block_squares[block] = squares;
+    }
+    for (int64_t block = 0; block < blocks; block++) sum += block_squares[block];
+    free(block_squares);
+    return sum;
+}

@@ -1,0 +1,69 @@
+"""Weights: one value for each named parameter of a network."""
+
+from collections.abc import Iterator, Mapping
+
+from torch import Tensor
+
+from bayesrnn.core.noise import Noise
+from bayesrnn.core.posterior import Ledger
+from bayesrnn.errors import ConfigError
+
+
+class Weights(Mapping[str, Tensor]):
+    """A mapping from parameter name to tensor, with what it cost to draw it.
+
+    Pass it to the network that made it: `net(x, weights=weights)`.
+    """
+
+    def __init__(
+        self,
+        tensors: Mapping[str, Tensor],
+        kl: Tensor | None = None,
+        noise: Noise | None = None,
+        ledger: Ledger | None = None,
+    ) -> None:
+        self._tensors = dict(tensors)
+        self._kl = kl
+        self._noise = noise
+        self._ledger = ledger
+
+    @property
+    def kl(self) -> Tensor:
+        """KL[q || p] between posterior and prior, one number for all weights together.
+
+        Exact where the prior has a closed form, otherwise estimated from this very draw:
+        log q(weights) - log p(weights).
+        """
+        if self._kl is None:
+            raise ConfigError("these weights are the posterior mean, not a draw: they have no KL")
+        return self._kl
+
+    @property
+    def noise(self) -> Noise:
+        """The standard normal noise behind the draw."""
+        if self._noise is None:
+            raise ConfigError(
+                "these weights are the posterior mean, not a draw: no noise is in them"
+            )
+        return self._noise
+
+    @property
+    def squared_gradient(self) -> float | None:
+        """The squared length of the gradient by all means and rhos, known after `backward`.
+
+        None where it is not known. It saves going through all gradients again to clip them, if
+        nothing else was added to them.
+        """
+        return None if self._ledger is None else self._ledger.squared_gradient
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self._tensors[name]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._tensors)
+
+    def __len__(self) -> int:
+        return len(self._tensors)
+
+    def __repr__(self) -> str:
+        return f"Weights({', '.join(self._tensors)})"

@@ -1,0 +1,27 @@
+"""Progress bars: one look for all long work."""
+
+import sys
+from typing import Any
+
+from tqdm import tqdm
+
+
+def progress_bar(total: int, unit: str, label: str, done: int = 0) -> Any:
+    """A bar with speed and time left; silent when nobody watches (no terminal)."""
+    return tqdm(
+        total=total,
+        initial=done,
+        unit=unit,
+        unit_scale=True,
+        desc=label,
+        dynamic_ncols=True,
+        mininterval=0.5,
+        smoothing=0.1,
+        disable=not sys.stderr.isatty(),
+        bar_format="{desc} {percentage:3.0f}%|{bar}| {rate_fmt}, {remaining} left{postfix}",
+    )
+
+
+def say(line: str) -> None:
+    """Print a line without tearing a progress bar."""
+    tqdm.write(line, file=sys.stderr)
