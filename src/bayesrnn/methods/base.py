@@ -1,0 +1,106 @@
+"""What every way to train a network has in common.
+
+A method turns an ordinary module into what is trained, gives the loss of a minibatch, and gives
+networks to predict with. The training loop, checkpoints, evaluation and the command line know a
+method only through this protocol.
+"""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+
+import torch
+from torch import Tensor, nn
+
+from bayesrnn.core import Scale
+from bayesrnn.random import RandomStreams
+
+#: Anything that is called like the module that a task made.
+Network = Callable[..., Any]
+
+
+class Outcome(NamedTuple):
+    """What running a network on a minibatch gives: its loss, and the state to carry on."""
+
+    nll: Tensor
+    state: Any
+
+
+#: Runs a network on one minibatch. Calling it twice starts from the same state twice.
+Objective = Callable[[Network], Outcome]
+
+
+class MinibatchLoss(NamedTuple):
+    """The number to minimise, the state to carry on, and the named terms behind the number.
+
+    gradient_norm: called after the backward pass, gives the norm of the whole gradient where the
+        method knows it without looking through all gradients again, else None.
+    """
+
+    total: Tensor
+    state: Any
+    terms: dict[str, float]
+    gradient_norm: Callable[[], float | None] = lambda: None
+
+
+@dataclass(frozen=True)
+class Hints:
+    """What a task knows about its network that a method may want to know."""
+
+    deterministic: tuple[str, ...] = ()
+    sigma_init: Mapping[str, Scale] = field(default_factory=dict)
+
+
+def option(default: Any, help: str, choices: Collection[str] = ()) -> Any:
+    """A field of an options dataclass, with the line that `--help` shows for it."""
+    return field(default=default, metadata={"help": help, "choices": tuple(choices)})
+
+
+Options = TypeVar("Options")
+
+
+class Method(ABC, Generic[Options]):
+    """One way to train a network. A subclass is one file and one line in the registry."""
+
+    #: The name on the command line, and one line that says what it is.
+    name: ClassVar[str]
+    summary: ClassVar[str]
+    #: A frozen dataclass of `option` fields: the method's options on the command line.
+    options_type: ClassVar[type]
+
+    def __init__(self, options: Options, streams: RandomStreams) -> None:
+        self.options = options
+        self.streams = streams
+
+    @abstractmethod
+    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+        """What is trained, around `module`."""
+
+    @abstractmethod
+    def loss(self, net: nn.Module, objective: Objective, kl_share: float) -> MinibatchLoss:
+        """The loss of one minibatch.
+
+        `kl_share` scales the KL divergence (or its like) so that, against the scale of the
+        objective's loss, each weight is charged once per epoch.
+        """
+
+    def mean(self, net: nn.Module) -> Network:
+        """The one network to predict with when there is time for only one."""
+
+        def network(*args: Any, **kwargs: Any) -> Any:
+            return net.eval()(*args, **kwargs)
+
+        return network
+
+    @abstractmethod
+    def sample(self, net: nn.Module, generator: torch.Generator) -> Network:
+        """A network drawn from what the method knows about the weights."""
+
+    def state(self) -> Any:
+        """What the method must remember to continue after an interruption, beside `streams`."""
+        return None
+
+    def restore(self, state: Any) -> None:
+        """Continue where `state` was taken."""
+        del state

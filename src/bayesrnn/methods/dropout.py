@@ -1,0 +1,70 @@
+"""dropout: Zaremba, Sutskever & Vinyals (2014), on the non-recurrent connections only."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, option
+from bayesrnn.random import RandomStreams
+
+
+@dataclass(frozen=True)
+class DropoutOptions:
+    """Options of dropout."""
+
+    dropout: float = option(0.5, "share of the units that is dropped")
+
+    def __post_init__(self) -> None:
+        if not 0 <= self.dropout < 1:
+            raise ConfigError(f"--dropout is {self.dropout:g}; it has to be at least 0 and below 1")
+
+
+class Dropout(Method[DropoutOptions]):
+    """Drop units at random while training; predict with all of them.
+
+    The rate is set on the dropout layers that the module has, those between the layers of
+    `nn.LSTM` and its like included.
+    """
+
+    name: ClassVar[str] = "dropout"
+    summary: ClassVar[str] = "dropout on the non-recurrent connections (Zaremba et al. 2014)"
+    options_type: ClassVar[type] = DropoutOptions
+
+    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+        """The module, its dropout layers set to the rate."""
+        found = False
+        for layer in module.modules():
+            if isinstance(layer, nn.Dropout):
+                layer.p = self.options.dropout
+                found = True
+            elif isinstance(layer, nn.RNNBase) and layer.num_layers > 1:
+                layer.dropout = self.options.dropout
+                found = True
+        if not found:
+            raise ConfigError(
+                "the network has no place for dropout: no nn.Dropout, and no recurrent layers one "
+                "above the other"
+            )
+        return module
+
+    def loss(self, net: nn.Module, objective: Objective, kl_share: float) -> MinibatchLoss:
+        """The negative log-likelihood with units dropped."""
+        net.train()
+        with self.streams.as_default("dropout"):
+            nll, state = objective(net)
+        return MinibatchLoss(nll, state, {"nll": nll.item()})
+
+    def sample(self, net: nn.Module, generator: torch.Generator) -> Network:
+        """The network with dropout left on (MC dropout)."""
+        seed = int(torch.randint(2**63 - 1, (), generator=generator))
+        masks = RandomStreams(seed)
+
+        def network(*args: Any, **kwargs: Any) -> Any:
+            net.train()
+            with masks.as_default("dropout"):
+                return net(*args, **kwargs)
+
+        return network

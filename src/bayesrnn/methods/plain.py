@@ -1,0 +1,35 @@
+"""plain: maximum likelihood, no regularisation."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import torch
+from torch import nn
+
+from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective
+
+
+@dataclass(frozen=True)
+class PlainOptions:
+    """Plain training has no options of its own."""
+
+
+class Plain(Method[PlainOptions]):
+    """Minimise the negative log-likelihood of the data, nothing else."""
+
+    name: ClassVar[str] = "plain"
+    summary: ClassVar[str] = "maximum likelihood, no regularisation"
+    options_type: ClassVar[type] = PlainOptions
+
+    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+        """The module itself."""
+        return module
+
+    def loss(self, net: nn.Module, objective: Objective, kl_share: float) -> MinibatchLoss:
+        """The negative log-likelihood."""
+        nll, state = objective(net.train())
+        return MinibatchLoss(nll, state, {"nll": nll.item()})
+
+    def sample(self, net: nn.Module, generator: torch.Generator) -> Network:
+        """The network itself: there is nothing to draw."""
+        return self.mean(net)

@@ -1,0 +1,144 @@
+"""What the training loop, checkpoints and evaluation rely on, for every method in the registry."""
+
+import dataclasses
+
+import pytest
+import torch
+
+from bayesrnn.core import absolute
+from bayesrnn.methods import METHODS, Hints, Method, option
+from bayesrnn.random import RandomStreams
+
+HINTS = Hints(deterministic=("output.bias",), sigma_init={"*": absolute(0.1)})
+
+
+@pytest.fixture(params=METHODS)
+def make_method(request):
+    """A function that makes the method with its default options."""
+    kind = METHODS[request.param]
+    return lambda seed=0: kind(kind.options_type(), RandomStreams(seed))
+
+
+def test_names_and_options():
+    for name, kind in METHODS.items():
+        assert issubclass(kind, Method)
+        assert kind.name == name
+        assert kind.summary
+        assert dataclasses.is_dataclass(kind.options_type)
+        for field in dataclasses.fields(kind.options_type):
+            assert field.metadata["help"], f"{name}: {field.name} has no help"
+    assert {"plain", "dropout", "bbb"} <= set(METHODS)
+
+
+def test_an_option_is_a_field_with_help():
+    @dataclasses.dataclass(frozen=True)
+    class Options:
+        rate: float = option(0.5, "how much", choices=("a", "b"))
+
+    (field,) = dataclasses.fields(Options)
+    assert Options().rate == 0.5
+    assert field.metadata == {"help": "how much", "choices": ("a", "b")}
+
+
+@pytest.mark.parametrize("tied", [False, True])
+@pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
+def test_a_step_of_training(make_method, make_model, objective, cell, tied):
+    method = make_method()
+    net = method.build(make_model(cell=cell, tied=tied), HINTS)
+    net.eval()  # as an evaluation would leave it
+    before = {name: value.detach().clone() for name, value in net.named_parameters()}
+    loss = method.loss(net, objective, kl_share=0.01)
+    assert net.training
+    assert loss.total.shape == ()
+    assert loss.terms["nll"] > 0
+    assert all(isinstance(value, float) for value in loss.terms.values())
+    loss.total.backward()
+    torch.optim.SGD(net.parameters(), lr=0.1).step()
+    for name, value in net.named_parameters():
+        assert torch.equal(value, before[name]) == (not value.requires_grad), name
+
+
+def test_the_state_to_carry_on_is_that_of_the_objective(make_method, make_model, objective):
+    method = make_method()
+    net = method.build(make_model(), HINTS)
+    seen = []
+
+    def recorded(network):
+        seen.append(objective(network))
+        return seen[-1]
+
+    loss = method.loss(net, recorded, kl_share=0.01)
+    assert loss.state is seen[-1].state
+    assert loss.terms["nll"] == seen[-1].nll.item()
+
+
+def test_the_mean_network_is_one_and_the_same(make_method, make_model, words):
+    method = make_method()
+    net = method.build(make_model(), HINTS)
+    first = method.mean(net)(words, None)[0]
+    assert torch.equal(method.mean(net)(words, None)[0], first)
+    # Untrained, it is the module that the method was given.
+    assert torch.equal(make_model().eval()(words, None)[0], first)
+
+
+def test_a_drawn_network_comes_from_its_generator(make_method, make_model, words):
+    method = make_method()
+    net = method.build(make_model(), HINTS)
+
+    def drawn(seed):
+        return method.sample(net, torch.Generator().manual_seed(seed))(words, None)[0]
+
+    with torch.no_grad():
+        before = torch.get_rng_state()
+        assert torch.equal(drawn(1), drawn(1))
+        assert torch.equal(torch.get_rng_state(), before)
+        assert torch.equal(drawn(1), drawn(2)) == (method.name == "plain")
+        mean = method.mean(net)(words, None)[0]
+        assert torch.equal(drawn(1), mean) == (method.name == "plain")
+        # After a draw the mean is again the mean.
+        assert torch.equal(method.mean(net)(words, None)[0], mean)
+
+
+def train(method, net, optimiser, objective, steps):
+    losses = []
+    for _ in range(steps):
+        optimiser.zero_grad()
+        loss = method.loss(net, objective, kl_share=0.01)
+        loss.total.backward()
+        optimiser.step()
+        losses.append((loss.total.item(), loss.terms))
+    return losses
+
+
+@pytest.mark.parametrize("stop", [1, 2, 3])
+def test_training_goes_on_as_if_never_interrupted(make_method, make_model, objective, stop):
+    method = make_method()
+    net = method.build(make_model(), HINTS)
+    optimiser = torch.optim.SGD(net.parameters(), lr=0.05)
+    train(method, net, optimiser, objective, stop)
+    saved = net.state_dict()
+    saved = {name: value.clone() for name, value in saved.items()}
+    streams, state = method.streams.state(), method.state()
+    expected = train(method, net, optimiser, objective, 4)
+
+    resumed = make_method()
+    other = resumed.build(make_model(), HINTS)
+    other.load_state_dict(saved)
+    resumed.streams.restore(streams)
+    resumed.restore(state)
+    optimiser = torch.optim.SGD(other.parameters(), lr=0.05)
+    assert train(resumed, other, optimiser, objective, 4) == expected
+    for name, value in net.state_dict().items():
+        assert torch.equal(value, other.state_dict()[name])
+
+
+def test_the_seed_decides(make_method, make_model, objective):
+    def losses(seed):
+        method = make_method(seed)
+        net = method.build(make_model(), HINTS)
+        torch.randn(3)  # torch's own generator has no part in it
+        return [method.loss(net, objective, 0.01).total.item() for _ in range(3)]
+
+    assert losses(0) == losses(0)
+    if make_method().name != "plain":
+        assert losses(0) != losses(1)

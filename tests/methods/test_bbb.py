@@ -1,0 +1,216 @@
+import math
+from functools import partial
+from itertools import pairwise
+
+import pytest
+import torch
+from torch.distributions import Normal, kl_divergence
+
+from bayesrnn.core import Bayesian, Gaussian, ScaleMixture, absolute, relative
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods import METHODS, Hints
+from bayesrnn.methods.bbb import BayesByBackprop, BayesByBackpropOptions
+from bayesrnn.random import RandomStreams
+
+HINTS = Hints(deterministic=("output.bias",), sigma_init={"*": absolute(0.1)})
+
+
+def make_method(seed=0, **options):
+    return BayesByBackprop(BayesByBackpropOptions(**options), RandomStreams(seed))
+
+
+@pytest.fixture
+def draws_of(objective):
+    """The weights that a number of training steps run with, as one vector each."""
+
+    def draws(method, net, count):
+        seen = []
+
+        def recorded(network):
+            assert isinstance(network, partial)
+            weights = network.keywords["weights"]
+            seen.append(torch.cat([weight.detach().flatten() for weight in weights.values()]))
+            return objective(network)
+
+        for _ in range(count):
+            method.loss(net, recorded, 0.01)
+        return seen
+
+    return draws
+
+
+def mean_of(net):
+    return torch.cat([net.module.get_parameter(name).detach().flatten() for name in net.names])
+
+
+def test_what_is_built(make_model):
+    assert METHODS["bbb"] is BayesByBackprop
+    net = make_method().build(make_model(), HINTS)
+    assert isinstance(net, Bayesian)
+    everything = {name for name, _ in net.module.named_parameters()}
+    frozen = {"recurrent.bias_hh_l0", "recurrent.bias_hh_l1"}
+    assert set(net.names) == everything - frozen - {"output.bias"}
+    for sigma in net.sigmas().values():
+        torch.testing.assert_close(sigma, torch.full_like(sigma, 0.1))
+
+
+def test_sigma_scale_multiplies_the_hints(make_model):
+    hints = Hints(sigma_init={"embedding.*": relative(0.5, 1.0), "*": absolute(0.1)})
+    net = make_method(sigma_scale=0.3, prior="gaussian", prior_sigma1=2.0).build(
+        make_model(), hints
+    )
+    sigma = net.sigmas()
+    embedding = sigma["embedding.weight"]
+    assert embedding.min() >= 0.3 * 0.5 * 2.0 * 0.999
+    assert embedding.max() <= 0.3 * 1.0 * 2.0 * 1.001
+    assert embedding.max() > 1.5 * embedding.min()
+    torch.testing.assert_close(sigma["output.weight"], torch.full((9, 5), 0.03))
+
+
+def test_without_hints_the_spread_is_relative_to_the_prior(make_model):
+    net = make_method(prior="gaussian", prior_sigma1=2.0).build(make_model(), Hints())
+    for sigma in net.sigmas().values():
+        assert sigma.min() >= 0.5 * 0.999
+        assert sigma.max() <= 1.0 * 1.001
+
+
+def test_spreads_come_from_their_stream(make_model):
+    hints = Hints(sigma_init={"*": absolute(0.1, 0.2)})
+    first, same, other = (make_method(seed).build(make_model(), hints) for seed in (0, 0, 1))
+    assert torch.equal(first.sigmas()["output.weight"], same.sigmas()["output.weight"])
+    assert not torch.equal(first.sigmas()["output.weight"], other.sigmas()["output.weight"])
+
+
+def test_the_recipes_prior_is_the_default():
+    prior = BayesByBackpropOptions().make_prior()
+    assert isinstance(prior, ScaleMixture)
+    expected = (0.25, math.exp(-1), math.exp(-7), "row")
+    assert (prior.pi, prior.sigma1, prior.sigma2, prior.per) == expected
+    prior = BayesByBackpropOptions(
+        prior_pi=0.5, prior_sigma1=2.0, prior_sigma2=0.1, prior_per="weight"
+    ).make_prior()
+    assert (prior.pi, prior.sigma1, prior.sigma2, prior.per) == (0.5, 2.0, 0.1, "weight")
+    gaussian = BayesByBackpropOptions(prior="gaussian", prior_sigma1=0.3).make_prior()
+    assert isinstance(gaussian, Gaussian)
+    assert gaussian.sigma == 0.3
+
+
+@pytest.mark.parametrize("kl_weight", [1.0, 0.2])
+def test_the_loss_is_nll_plus_the_share_of_the_kl(make_model, objective, kl_weight):
+    method = make_method(prior="gaussian", prior_sigma1=0.5, kl_weight=kl_weight)
+    net = method.build(make_model(), HINTS).double()
+    loss = method.loss(net, objective, kl_share=0.03)
+    kl = sum(
+        kl_divergence(Normal(net.module.get_parameter(name), sigma), Normal(0.0, 0.5)).sum()
+        for name, sigma in net.sigmas().items()
+    ).item()
+    assert loss.terms.keys() == {"nll", "kl"}
+    assert loss.terms["kl"] == pytest.approx(kl, rel=1e-6)
+    expected = loss.terms["nll"] + 0.03 * kl_weight * kl
+    assert loss.total.item() == pytest.approx(expected, rel=1e-6)
+
+
+def test_one_draw_is_held_over_the_minibatch(make_model, objective):
+    method = make_method()
+    net = method.build(make_model(), HINTS)
+
+    def twice(network):
+        first, second = objective(network), objective(network)
+        assert first.nll == second.nll
+        return second
+
+    losses = {method.loss(net, twice, 0.01).terms["nll"] for _ in range(4)}
+    assert len(losses) == 4
+
+
+def test_draws_come_in_mirrored_pairs(make_model, draws_of):
+    method = make_method()
+    net = method.build(make_model(), HINTS).double()
+    drawn = draws_of(method, net, 6)
+    mean = mean_of(net)
+    for first, second in (drawn[0:2], drawn[2:4], drawn[4:6]):
+        torch.testing.assert_close(first + second, 2 * mean)
+    for first, second in (drawn[1:3], drawn[3:5]):
+        assert not torch.allclose(first + second, 2 * mean)
+        assert not torch.allclose(first, second)
+
+
+def test_without_antithetic_each_draw_has_its_own_noise(make_model, draws_of):
+    method = make_method(antithetic=False)
+    net = method.build(make_model(), HINTS).double()
+    drawn = draws_of(method, net, 4)
+    mean = mean_of(net)
+    for first, second in pairwise(drawn):
+        assert not torch.allclose(first + second, 2 * mean)
+    assert method.state() is None
+
+
+@pytest.mark.parametrize("stop", [0, 1, 2, 3])
+def test_a_restored_method_draws_what_would_have_come_next(make_model, draws_of, stop):
+    method = make_method()
+    net = method.build(make_model(), HINTS)
+    draws_of(method, net, stop)
+    streams, state = method.streams.state(), method.state()
+    assert (state is None) == (stop % 2 == 0)
+    expected = draws_of(method, net, 4)
+
+    resumed = make_method()
+    resumed.build(make_model(), HINTS)
+    resumed.streams.restore(streams)
+    resumed.restore(state)
+    assert resumed.state() == state
+    for one, other in zip(draws_of(resumed, net, 4), expected, strict=True):
+        assert torch.equal(one, other)
+
+
+def test_the_state_is_a_plain_number(make_model, draws_of):
+    method = make_method()
+    draws_of(method, method.build(make_model(), HINTS), 1)
+    assert type(method.state()) is int
+    assert 0 <= method.state() < 2**63
+
+
+def test_a_drawn_network_holds_its_weights(make_model, words):
+    method = make_method()
+    net = method.build(make_model(), HINTS)
+    generator = torch.Generator().manual_seed(0)
+    first, second = method.sample(net, generator), method.sample(net, generator)
+    drawn = net.sample(torch.Generator().manual_seed(0))
+    output = first(words, None)[0]
+    assert torch.equal(first(words, None)[0], output)
+    assert not torch.equal(second(words, None)[0], output)
+    # The draw is the posterior's: a plain model with these weights gives the same.
+    model = make_model()
+    with torch.no_grad():
+        for name, weight in drawn.items():
+            model.get_parameter(name).copy_(weight)
+    assert torch.equal(model(words, None)[0], output)
+
+
+def test_drawing_to_predict_does_not_disturb_training(make_model, draws_of):
+    def run(with_samples):
+        method = make_method()
+        net = method.build(make_model(), HINTS)
+        drawn = draws_of(method, net, 1)
+        if with_samples:
+            method.sample(net, torch.Generator().manual_seed(0))
+        return drawn + draws_of(method, net, 3)
+
+    for one, other in zip(run(False), run(True), strict=True):
+        assert torch.equal(one, other)
+
+
+@pytest.mark.parametrize("name", ["sigma_scale", "kl_weight"])
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
+def test_impossible_scales(name, value):
+    with pytest.raises(ConfigError, match="--" + name.replace("_", "-")):
+        BayesByBackpropOptions(**{name: value})
+
+
+def test_impossible_priors_are_refused_at_once():
+    with pytest.raises(ConfigError):
+        BayesByBackpropOptions(prior_pi=1.5)
+    with pytest.raises(ConfigError):
+        BayesByBackpropOptions(prior_sigma2=0.0)
+    with pytest.raises(ConfigError):
+        BayesByBackpropOptions(prior="gaussian", prior_sigma1=-1.0)
