@@ -1,0 +1,33 @@
+"""Bayesian recurrent neural networks: any nn.Module with distributions for weights."""
+
+from bayesrnn.core import (
+    Bayesian,
+    ExactPrior,
+    Gaussian,
+    Prior,
+    ScaleMixture,
+    ScoredPrior,
+    Weights,
+    absolute,
+    relative,
+)
+from bayesrnn.errors import BayesRNNError
+from bayesrnn.evaluation import Prediction, predict
+
+__version__ = "0.1.0"
+
+__all__ = [
+    "BayesRNNError",
+    "Bayesian",
+    "ExactPrior",
+    "Gaussian",
+    "Prediction",
+    "Prior",
+    "ScaleMixture",
+    "ScoredPrior",
+    "Weights",
+    "__version__",
+    "absolute",
+    "predict",
+    "relative",
+]

@@ -1,0 +1,84 @@
+"""How probable a method finds a text: negative log-likelihood and perplexity."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bayesrnn.data import evaluation_batches
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods import Method, Network
+
+
+@dataclass(frozen=True)
+class Likelihood:
+    """Mean negative log-likelihood per token, in nats, over `tokens` predictions."""
+
+    nll: float
+    tokens: int
+
+    @property
+    def perplexity(self) -> float:
+        """exp(nll)."""
+        return math.exp(self.nll) if self.nll < 700 else math.inf
+
+
+@torch.no_grad()
+def target_log_probs(
+    network: Network,
+    stream: Tensor,
+    streams: int = 1,
+    unroll: int = 35,
+    advance: Callable[[int], object] | None = None,
+) -> Tensor:
+    """log p(token | all tokens before it in its part), for every token of `stream` but the first.
+
+    With one stream the state is carried from zero through the whole text, and the result does not
+    depend on `unroll`. More streams are faster, and each starts from a zero state.
+    """
+    state: Any = None
+    columns: list[list[Tensor]] = [[] for _ in range(streams)]
+    for inputs, targets, mask in evaluation_batches(stream, streams, unroll):
+        logits, state = network(inputs, state)
+        log_probs = -F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="none")
+        log_probs = log_probs.view(targets.shape)
+        for column, part, kept in zip(columns, log_probs.T, mask.T, strict=True):
+            column.append(part[kept])
+        if advance is not None:
+            advance(int(mask.sum()))
+    return torch.cat([part for column in columns for part in column])
+
+
+def likelihood(
+    method: Method[Any],
+    net: nn.Module,
+    stream: Tensor,
+    samples: int = 0,
+    generator: torch.Generator | None = None,
+    streams: int = 1,
+    unroll: int = 35,
+    advance: Callable[[int], object] | None = None,
+) -> Likelihood:
+    """The likelihood of a text under the mean network (`samples` = 0) or averaged over draws.
+
+    Averaging is of probabilities: log (1/S) sum_s p_s(token). Each draw is held over the whole
+    text. Memory does not grow with the number of draws.
+    """
+    if samples < 0:
+        raise ConfigError(f"samples is {samples}; it has to be 0 (the mean) or more")
+    if samples == 0:
+        log_probs = target_log_probs(method.mean(net), stream, streams, unroll, advance).double()
+    else:
+        generator = generator or torch.Generator().manual_seed(0)
+        log_probs = torch.full((len(stream) - 1,), -math.inf, dtype=torch.double)
+        for _ in range(samples):
+            with torch.no_grad():
+                network = method.sample(net, generator)
+            drawn = target_log_probs(network, stream, streams, unroll, advance)
+            log_probs = torch.logaddexp(log_probs, drawn.double().cpu())
+        log_probs -= math.log(samples)
+    return Likelihood(-log_probs.mean().item(), len(log_probs))

@@ -1,0 +1,21 @@
+"""The training loop, its schedules, and the files that keep its work safe."""
+
+from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
+from bayesrnn.training.interrupts import Interrupted
+from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.memory import keep_freed_memory
+from bayesrnn.training.optimisation import Schedule, default_lr, make_optimiser
+from bayesrnn.training.run_directory import RunDirectory
+
+__all__ = [
+    "Checkpoint",
+    "CheckpointStore",
+    "Interrupted",
+    "LoopSettings",
+    "RunDirectory",
+    "Schedule",
+    "Trainer",
+    "default_lr",
+    "keep_freed_memory",
+    "make_optimiser",
+]
