@@ -1,0 +1,202 @@
+"""What a run directory says about its run, in a form that tables, charts and pages show."""
+
+import hashlib
+import json
+import math
+import statistics
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bayesrnn.errors import RunError
+from bayesrnn.training import RunDirectory
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+@dataclass(frozen=True)
+class EpochPoint:
+    """The figures at the end of an epoch; None stands for a number that was not finite."""
+
+    epoch: int
+    step: int
+    train: float | None
+    valid: float | None
+
+
+@dataclass(frozen=True)
+class RunSummary:
+    """A run in brief."""
+
+    path: Path
+    name: str
+    corpus: str
+    #: Two runs with different vocabularies solve different problems; the corpus says only half.
+    vocabulary: str
+    method: str
+    network: str
+    epochs_planned: int
+    points: tuple[EpochPoint, ...]
+    #: What evaluations found, by the name of the file under `results/`.
+    results: Mapping[str, Mapping[str, Any]]
+    #: What has to be said with every result.
+    settings: str
+    #: The median over the training records.
+    words_per_second: float | None
+    config_text: str
+
+    @property
+    def epochs_done(self) -> int:
+        """How many epochs were finished."""
+        return self.points[-1].epoch if self.points else 0
+
+    @property
+    def best(self) -> EpochPoint | None:
+        """The epoch with the lowest validation perplexity, the first of equals."""
+        found = [point for point in self.points if point.valid is not None]
+        return min(found, key=lambda point: point.valid or 0.0, default=None)
+
+    @property
+    def best_valid(self) -> float | None:
+        """The lowest validation perplexity."""
+        return self.best.valid if self.best else None
+
+    @property
+    def best_epoch(self) -> int | None:
+        """The epoch with the lowest validation perplexity."""
+        return self.best.epoch if self.best else None
+
+    def result(self, split: str, drawn: bool) -> Mapping[str, Any] | None:
+        """The result on a split: with the mean of the weights, or averaged over the most draws."""
+        fitting = [
+            result
+            for result in self.results.values()
+            if result["split"] == split and (result["samples"] > 0) == drawn
+        ]
+        return max(fitting, key=lambda result: int(result["samples"]), default=None)
+
+
+def read_summary(path: Path) -> RunSummary:
+    """Summarise the run in a folder; no epoch needs to be finished."""
+    run = RunDirectory(path)
+    config_text = run.read_config()
+    config = _config(config_text, path / "config.toml")
+    records = run.metrics.read()
+    corpus, options = config["corpus"], config.get("options", {})
+    return RunSummary(
+        path=path,
+        name=path.resolve().name,
+        corpus=corpus if isinstance(corpus, str) else " ".join(map(str, corpus)),
+        vocabulary=_vocabulary(path / "vocabulary.txt", config),
+        method=config["method"],
+        network=f"{config['cell']} {config['layers']}x{config['hidden']}",
+        epochs_planned=config["epochs"],
+        points=_points(records, run.metrics.path),
+        results=_results(path / "results"),
+        settings=", ".join(
+            [f"seed {config['seed']}", _counted(config["epochs"], "epoch"), *_said(options)]
+        ),
+        words_per_second=_median(
+            record.get("words_per_second") for record in records if record.get("kind") == "train"
+        ),
+        config_text=config_text,
+    )
+
+
+def _config(text: str, path: Path) -> dict[str, Any]:
+    try:
+        config: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise RunError(f"{path} is damaged: it is not a TOML file: {error}") from None
+    kinds: dict[str, Any] = {
+        "corpus": str | list,
+        "method": str,
+        "cell": str,
+        **dict.fromkeys(("layers", "hidden", "epochs", "seed"), int),
+    }
+    for name, kind in kinds.items():
+        if not isinstance(config.get(name), kind):
+            raise RunError(
+                f"{path} does not say the {name} of a language model; give the folder of a run "
+                "made by `bayesrnn train lm`"
+            )
+    if not isinstance(config.get("options", {}), dict):
+        raise RunError(f"{path} is damaged: its options are not a table")
+    return config
+
+
+def _vocabulary(path: Path, config: Mapping[str, Any]) -> str:
+    """What tells the run's vocabulary from another one."""
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()
+    except FileNotFoundError:
+        return f"limit {config.get('vocabulary_limit')}"
+    except OSError as error:
+        raise RunError(f"cannot read {path}: {error.strerror}") from error
+
+
+def _points(records: Iterable[Mapping[str, Any]], path: Path) -> tuple[EpochPoint, ...]:
+    points = {}
+    for record in records:
+        if record.get("kind") != "epoch":
+            continue
+        epoch, step = record.get("epoch"), record.get("step")
+        if not isinstance(epoch, int) or not isinstance(step, int):
+            raise RunError(f"{path} is damaged: it has the figures of an epoch without its number")
+        train, valid = (_number(record.get(f"{split}_perplexity")) for split in ("train", "valid"))
+        points[epoch] = EpochPoint(epoch, step, train, valid)
+    return tuple(points[epoch] for epoch in sorted(points))
+
+
+def _results(folder: Path) -> dict[str, Mapping[str, Any]]:
+    results: dict[str, Mapping[str, Any]] = {}
+    for path in sorted(folder.glob("*.json")):
+        try:
+            result = json.loads(path.read_bytes())
+        except OSError as error:
+            raise RunError(f"cannot read {path}: {error.strerror}") from error
+        except (ValueError, RecursionError):
+            result = None
+        if not (
+            isinstance(result, dict)
+            and isinstance(result.get("split"), str)
+            and isinstance(result.get("samples"), int)
+            and isinstance(result.get("perplexity", ""), int | float | None)
+        ):
+            raise RunError(
+                f"{path} is not the result of an evaluation; remove it, or write it again with "
+                "`bayesrnn evaluate`"
+            )
+        results[path.stem] = result
+    return results
+
+
+def _said(options: Mapping[str, Any]) -> list[str]:
+    """The options of a method in words, without those that only detail another one."""
+    said = []
+    if "prior" in options:
+        grouped = options["prior"] == "mixture" and "prior_per" in options
+        said.append(f"{options['prior']} prior" + f" per {options['prior_per']}" * grouped)
+    if options.get("kl_weight", 1) != 1:
+        said.append(f"KL weight {options['kl_weight']}")
+    if "dropout" in options:
+        said.append(f"dropout {options['dropout']}")
+    return said
+
+
+def _counted(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _median(values: Iterable[Any]) -> float | None:
+    found = [number for value in values if (number := _number(value)) is not None]
+    return statistics.median(found) if found else None
+
+
+def _number(value: Any) -> float | None:
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,0 +1,195 @@
+"""Tables for the terminal, for Markdown and for a page, and the table that compares runs."""
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Literal
+
+from bayesrnn.errors import RunError
+from bayesrnn.report.summaries import RunSummary
+from bayesrnn.report.words import cells, escaped, perplexity_text, printable, shortened
+
+Align = Literal["left", "right"]
+
+_GAP = "  "
+_NARROWEST = 6
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under a header; `best` holds the (row, column) of cells to mark with `*`."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    aligns: Sequence[Align]
+    notes: Sequence[str] = ()
+    best: frozenset[tuple[int, int]] = field(default_factory=frozenset)
+
+    def text(self, width: int = 100) -> str:
+        """For a terminal; the widest columns of words are shortened until it fits in `width`."""
+        lines = [[printable(cell) for cell in row] for row in (self.header, *self._marked())]
+        widths = self._widths(lines, width)
+        made = [
+            _GAP.join(
+                _padded(shortened(cell, column), column, align)
+                for cell, column, align in zip(line, widths, self.aligns, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
+        rule = _GAP.join("-" * column for column in widths)
+        notes = [
+            part
+            for note in self.notes
+            for part in textwrap.wrap(printable(note), width, break_on_hyphens=False)
+        ]
+        return "\n".join([made[0], rule, *made[1:], *([""] if notes else []), *notes]) + "\n"
+
+    def markdown(self) -> str:
+        """For a Markdown file, with the notes below."""
+        rules = ["---:" if align == "right" else ":---" for align in self.aligns]
+        lines = [self.header, rules, *self._marked()]
+        made = [
+            f"| {' | '.join(map(str, line) if line is rules else map(_markdown, line))} |"
+            for line in lines
+        ]
+        return "\n".join([*made, *(f"\n{_markdown(note)}" for note in self.notes)]) + "\n"
+
+    def html(self) -> str:
+        """For a page."""
+        head = "".join(
+            f'<th scope="col" class="{align}">{escaped(cell)}</th>'
+            for cell, align in zip(self.header, self.aligns, strict=True)
+        )
+        body = "\n".join(
+            f"<tr>{''.join(self._html_cell(cell, row, c) for c, cell in enumerate(line))}</tr>"
+            for row, line in enumerate(self._marked())
+        )
+        notes = "".join(f'\n<p class="note">{escaped(note)}</p>' for note in self.notes)
+        table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        return f'<div class="wide">\n{table}\n</div>{notes}\n'
+
+    def _marked(self) -> list[list[str]]:
+        return [
+            ["*" + cell if (r, c) in self.best else cell for c, cell in enumerate(row)]
+            for r, row in enumerate(self.rows)
+        ]
+
+    def _html_cell(self, cell: str, row: int, column: int) -> str:
+        best = " best" if (row, column) in self.best else ""
+        return f'<td class="{self.aligns[column]}{best}">{escaped(cell)}</td>'
+
+    def _widths(self, lines: Sequence[Sequence[str]], width: int) -> list[int]:
+        widths = [max(map(cells, column)) for column in zip(*lines, strict=True)]
+        words = [c for c, align in enumerate(self.aligns) if align == "left"]
+        while sum(widths) + len(_GAP) * (len(widths) - 1) > width:
+            widest = max(words, key=lambda column: widths[column], default=None)
+            if widest is None or widths[widest] <= _NARROWEST:
+                break
+            widths[widest] -= 1
+        return widths
+
+
+def comparison_table(summaries: Sequence[RunSummary]) -> Table:
+    """One line per run, in the order given, with the best validation perplexity marked."""
+    if not summaries:
+        raise RunError("there are no runs to compare; give at least one run directory")
+    names = distinct_names(summaries)
+    header = ["run", "method", "network", "epochs", "train", "valid"]
+    rows = [
+        [
+            name,
+            summary.method,
+            summary.network,
+            f"{summary.epochs_done}/{summary.epochs_planned}",
+            perplexity_text(summary.best.train if summary.best else None),
+            perplexity_text(summary.best_valid),
+        ]
+        for name, summary in zip(names, summaries, strict=True)
+    ]
+    notes = [
+        "perplexities; valid: best epoch, with the mean of the weights; "
+        "train: same epoch, while training"
+    ]
+    for title, drawn in (("test", False), ("test (draws)", True)):
+        found = [summary.result("test", drawn) for summary in summaries]
+        if any(found):
+            header.append(title)
+            for row, result in zip(rows, found, strict=True):
+                shown = perplexity_text(result["perplexity"]) if result else "-"
+                row.append(f"{shown} ({result['samples']})" if result and drawn else shown)
+    if "test (draws)" in header:
+        notes.append("test (draws): probabilities averaged over that many draws of the network")
+    header.append("words/s")
+    for row, summary in zip(rows, summaries, strict=True):
+        speed = summary.words_per_second
+        row.append("-" if speed is None else f"{speed:,.0f}")
+    aligns: list[Align] = ["left" if place < 3 else "right" for place in range(len(header))]
+    best = _best(summaries)
+    if best:
+        notes.insert(0, "* best validation perplexity")
+    notes += [*_stale_notes(names, summaries), *_corpus_notes(names, summaries)]
+    column = header.index("valid")
+    return Table(header, rows, aligns, notes, frozenset((row, column) for row in best))
+
+
+def distinct_names(summaries: Sequence[RunSummary]) -> list[str]:
+    """The names of the runs' folders; their whole paths where several have the same name."""
+    names = [summary.name for summary in summaries]
+    return [s.name if names.count(s.name) == 1 else str(s.path) for s in summaries]
+
+
+def comparable_groups(summaries: Sequence[RunSummary]) -> list[list[int]]:
+    """The places of the runs that solve the same problem: same corpus, same vocabulary."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, summary in enumerate(summaries):
+        groups.setdefault((summary.corpus, summary.vocabulary), []).append(place)
+    return list(groups.values())
+
+
+def _best(summaries: Sequence[RunSummary]) -> set[int]:
+    """The best run of every group in which there is a choice."""
+    best = set()
+    for group in comparable_groups(summaries):
+        values = {run: v for run in group if (v := summaries[run].best_valid) is not None}
+        if len(values) > 1:
+            best |= {run for run, value in values.items() if value == min(values.values())}
+    return best
+
+
+def _corpus_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list[str]:
+    groups = comparable_groups(summaries)
+    if len(groups) == 1:
+        return []
+    parts = [
+        f"{summaries[group[0]].corpus} ({', '.join(names[i] for i in group)})" for group in groups
+    ]
+    return [
+        "the runs are on different corpora or vocabularies, and perplexities can be compared only "
+        f"within one: {'; '.join(parts)}"
+    ]
+
+
+def _stale_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list[str]:
+    """Results that were found at another moment than the best epoch of today."""
+    stale = [
+        name
+        for name, summary in zip(names, summaries, strict=True)
+        for result in (summary.result("test", False), summary.result("test", True))
+        if result and summary.best and result.get("step", summary.best.step) != summary.best.step
+    ]
+    if not stale:
+        return []
+    return [
+        f"not measured at the best epoch: test of {', '.join(dict.fromkeys(stale))}; "
+        "run `bayesrnn evaluate` again"
+    ]
+
+
+def _padded(text: str, width: int, align: Align) -> str:
+    space = " " * (width - cells(text))
+    return space + text if align == "right" else text + space
+
+
+def _markdown(text: str) -> str:
+    return re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", printable(text))

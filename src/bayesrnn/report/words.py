@@ -1,0 +1,46 @@
+"""Words and numbers as they are shown: nothing that a terminal or a page would take as an order."""
+
+import html
+import math
+import unicodedata
+
+
+def printable(text: str) -> str:
+    """The text with every character that has no picture (controls, lone surrogates) replaced."""
+    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+
+
+def escaped(text: str) -> str:
+    """The text for HTML or SVG, between tags or inside a quoted attribute."""
+    return html.escape(printable(text))
+
+
+def cells(text: str) -> int:
+    """How many columns of a terminal the text takes."""
+    return sum(_cells_of(character) for character in text)
+
+
+def shortened(text: str, width: int) -> str:
+    """The text in at most `width` columns; its middle gives way, as runs differ at their ends."""
+    if cells(text) <= width:
+        return text
+    head, tail = list(text[: len(text) // 2]), list(text[len(text) // 2 :])
+    while (head or tail) and cells("".join(head + tail)) > width - 1:
+        if cells("".join(head)) > cells("".join(tail)):
+            head.pop()
+        else:
+            tail.pop(0)
+    return "".join([*head, "…", *tail])
+
+
+def perplexity_text(value: float | None) -> str:
+    """A perplexity with two decimals; `-` where there is none."""
+    if value is None or not math.isfinite(value):
+        return "-"
+    return f"{value:.2f}" if abs(value) < 100_000 else f"{value:.2e}"
+
+
+def _cells_of(character: str) -> int:
+    if unicodedata.combining(character):
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
