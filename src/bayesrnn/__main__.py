@@ -1,0 +1,7 @@
+"""`python -m bayesrnn`."""
+
+import sys
+
+from bayesrnn.cli import main
+
+sys.exit(main())

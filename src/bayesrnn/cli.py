@@ -1,0 +1,173 @@
+"""The command line: maps commands to functions in tasks/."""
+
+import sys
+from collections.abc import Sequence
+from dataclasses import fields
+from pathlib import Path
+from typing import Annotated, Literal
+
+import tyro
+
+from bayesrnn import __version__
+from bayesrnn.errors import BayesRNNError
+from bayesrnn.progress import say
+from bayesrnn.tasks.bench import bench
+from bayesrnn.tasks.compare import compare
+from bayesrnn.tasks.evaluate import describe, evaluate, write_json
+from bayesrnn.tasks.generate import generate
+from bayesrnn.tasks.language_model import RunArguments, train
+from bayesrnn.tasks.language_model_config import LanguageModelConfig
+from bayesrnn.tasks.options import command_line_type, given_options
+from bayesrnn.tasks.quickstart import quickstart
+from bayesrnn.training import Interrupted, keep_freed_memory
+
+app = tyro.extras.SubcommandApp()
+train_app = tyro.extras.SubcommandApp()
+app.command(train_app, name="train", help="Train a network: the next word says for which task.")
+
+Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(help="folder of a run")]
+Checkpoint = Annotated[str, tyro.conf.arg(help="best, last or a step")]
+Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], tyro.conf.arg(help="where to compute")]
+JsonFile = Annotated[
+    Path | None, tyro.conf.arg(help="also write the result to this file as JSON; - for the screen")
+]
+
+TrainLanguageModel = command_line_type(
+    "TrainLanguageModel",
+    (RunArguments, LanguageModelConfig),
+    "Options left out follow the recipe of the size and the method.",
+)
+
+
+@train_app.command(name="lm")
+def train_language_model(
+    training: tyro.conf.OmitArgPrefixes[TrainLanguageModel],  # type: ignore[valid-type]
+) -> None:
+    """Train a language model, word by word.
+
+    bayesrnn train lm --corpus my-novel.txt --method bbb --size tiny
+    """
+    given = given_options(training)
+    run = {f.name: given.pop(f.name) for f in fields(RunArguments) if f.name in given}
+    path = train(RunArguments(**run), given)
+    say(f"the run is in {path}; next: bayesrnn evaluate {path}")
+
+
+@app.command(name="evaluate")
+def evaluate_run(
+    run: Run,
+    split: Annotated[
+        Literal["train", "valid", "test"], tyro.conf.arg(help="which part of the corpus")
+    ] = "test",
+    samples: Annotated[
+        int, tyro.conf.arg(help="0: the mean weights; N: average the probabilities of N draws")
+    ] = 0,
+    json: JsonFile = None,
+    checkpoint: Checkpoint = "best",
+    streams: Annotated[
+        int,
+        tyro.conf.arg(help="parts of the text read side by side; 1 is exact, more are faster"),
+    ] = 1,
+    unroll: Annotated[int, tyro.conf.arg(help="words per step; does not change the result")] = 100,
+    seed: Annotated[int, tyro.conf.arg(help="seed of the draws")] = 1,
+    device: Device = "auto",
+) -> None:
+    """Measure the perplexity of a run.
+
+    bayesrnn evaluate runs/mine --samples 10 --json result.json
+    """
+    result = evaluate(run, split, samples, checkpoint, streams, unroll, seed, device)
+    if json is None or str(json) != "-":
+        print(describe(result))
+    if json is not None:
+        write_json(result, json)
+
+
+@app.command(name="generate")
+def generate_text(
+    run: Run,
+    prompt: Annotated[str, tyro.conf.arg(help="how the text begins")] = "",
+    words: Annotated[int, tyro.conf.arg(help="how many words to add")] = 50,
+    temperature: Annotated[
+        float, tyro.conf.arg(help="below 1 safer, above 1 wilder, 0 always the likeliest word")
+    ] = 1.0,
+    top_k: Annotated[
+        int, tyro.conf.arg(help="choose among this many likeliest words only; 0: among all")
+    ] = 0,
+    seed: Annotated[int, tyro.conf.arg(help="another seed gives another text")] = 1,
+    checkpoint: Checkpoint = "best",
+    device: Device = "auto",
+) -> None:
+    """Write on where a prompt ends.
+
+    bayesrnn generate runs/mine --prompt "it is a truth" --words 50
+    """
+    print(generate(run, prompt, words, temperature, top_k, seed, checkpoint, device))
+
+
+@app.command(name="compare")
+def compare_runs(
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(help="folders of runs")],
+    out: Annotated[Path | None, tyro.conf.arg(help="also write a page (.html) here")] = None,
+) -> None:
+    """Compare runs: a table, and learning curves in one self-contained page.
+
+    bayesrnn compare runs/* --out comparison.html
+    """
+    print(compare(runs, out))
+
+
+@app.command(name="quickstart")
+def run_quickstart(
+    out: Annotated[Path, tyro.conf.arg(help="folder for the runs and the page")] = Path(
+        "quickstart"
+    ),
+    seed: Annotated[int, tyro.conf.arg(help="root of all randomness")] = 1,
+) -> None:
+    """Train three methods on an embedded novel and compare them, in minutes."""
+    quickstart(out, seed)
+
+
+@app.command(name="bench")
+def run_bench(
+    json: JsonFile = None,
+    steps: Annotated[int, tyro.conf.arg(help="measured steps of each method")] = 20,
+    threads: Annotated[int | None, tyro.conf.arg(help="processor threads")] = None,
+) -> None:
+    """Measure training speed and memory of the methods against plain training.
+
+    bayesrnn bench --json bench.json
+    """
+    result = bench(steps, threads)
+    if json is not None:
+        write_json(result, json)
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the program; gives its exit code. A user's mistake is one line, not a traceback."""
+    arguments = sys.argv[1:] if arguments is None else arguments
+    if list(arguments) == ["--version"]:
+        print(f"bayesrnn {__version__}")
+        return 0
+    keep_freed_memory()
+    try:
+        app.cli(
+            prog="bayesrnn",
+            description="Bayesian recurrent neural networks.",
+            args=arguments,
+            config=(tyro.conf.FlagCreatePairsOff,),
+        )
+    except Interrupted as stopped:
+        say(str(stopped))
+        return 128 + stopped.signal_number
+    except BayesRNNError as error:
+        print(f"bayesrnn: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        print("bayesrnn: stopped", file=sys.stderr)
+        return 130
+    except BrokenPipeError:
+        # The reader of our output went away (`bayesrnn ... | head`): nobody is left to tell.
+        sys.stderr.close()
+        return 141
+    return 0

@@ -1,0 +1,1 @@
+"""The only place that assembles all parts; one short file per task."""

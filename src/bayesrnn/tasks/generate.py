@@ -1,0 +1,83 @@
+"""Generate text from a run, and see which words it was least sure of."""
+
+from pathlib import Path
+
+import torch
+
+from bayesrnn.data import EOS, UNK, Vocabulary, detokenize, sentence_tokens
+from bayesrnn.errors import ConfigError
+from bayesrnn.progress import say
+from bayesrnn.tasks.language_model import TrainedRun, load_run
+
+
+def generate(
+    run: Path,
+    prompt: str = "",
+    words: int = 50,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    seed: int = 1,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> str:
+    """A continuation of `prompt`, as text."""
+    trained = load_run(run, checkpoint, device)
+    tokens = prompt_tokens(prompt, trained.vocabulary)
+    unknown = [token for token in tokens if token not in trained.vocabulary]
+    if unknown:
+        say(f"note: not in the vocabulary, read as {UNK}: {' '.join(unknown)}")
+    return detokenize(continuation(trained, tokens, words, temperature, top_k, seed))
+
+
+def prompt_tokens(prompt: str, vocabulary: Vocabulary) -> list[str]:
+    """The prompt cut into words in the way that the vocabulary knows better."""
+    as_text = sentence_tokens(prompt)
+    if as_text and as_text[-1] == EOS:
+        as_text.pop()  # the model is to go on, not to start a new sentence
+    as_given = prompt.split()
+    known_text = sum(token in vocabulary for token in as_text) / max(len(as_text), 1)
+    known_given = sum(token in vocabulary for token in as_given) / max(len(as_given), 1)
+    return as_given if known_given > known_text else as_text
+
+
+@torch.no_grad()
+def continuation(
+    trained: TrainedRun,
+    tokens: list[str],
+    words: int,
+    temperature: float = 1.0,
+    top_k: int = 0,
+    seed: int = 1,
+) -> list[str]:
+    """`tokens` and `words` more, drawn one after the other from the mean network.
+
+    Temperature 0 always takes the most probable word; `top_k` > 0 allows only that many. The word
+    for unknown words is never drawn.
+    """
+    vocabulary = trained.vocabulary
+    if not 0 <= temperature < float("inf"):
+        raise ConfigError(f"--temperature is {temperature:g}; it has to be 0 or more")
+    if words < 1:
+        raise ConfigError(f"--words is {words}; it has to be 1 or more")
+    if top_k < 0:
+        raise ConfigError(f"--top-k is {top_k}; it has to be 0 (no limit) or more")
+    generator = torch.Generator().manual_seed(seed)
+    network = trained.method.mean(trained.net)
+    ids = vocabulary.encode([EOS, *tokens]).to(trained.device)
+    state = None
+    result = list(tokens)
+    for _ in range(words):
+        logits, state = network(ids[:, None], state)
+        scores = logits[-1, 0].cpu().double()
+        if UNK in vocabulary:
+            scores[vocabulary.index(UNK)] = -torch.inf
+        if top_k:
+            least = scores.topk(min(top_k, len(scores))).values[-1]
+            scores[scores < least] = -torch.inf
+        if temperature == 0:
+            chosen = scores.argmax()
+        else:
+            chosen = torch.multinomial((scores / temperature).softmax(0), 1, generator=generator)
+        ids = chosen.reshape(1).to(trained.device)
+        result += vocabulary.decode(ids)
+    return result

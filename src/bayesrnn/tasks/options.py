@@ -1,0 +1,173 @@
+"""Options: from dataclass fields to the command line, to TOML and back."""
+
+import sys
+from collections.abc import Iterable, Mapping
+from dataclasses import MISSING, Field, field, fields, make_dataclass
+from pathlib import Path
+from types import UnionType
+from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+
+import tyro
+
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods import METHODS
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+
+_METAVARS = {int: "N", float: "X", str: "NAME", Path: "PATH", tuple[str, ...]: "NAME|PATH ..."}
+
+
+def flag(name: str) -> str:
+    """How an option is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def command_line_type(name: str, parts: Iterable[type], description: str) -> type:
+    """A dataclass for the command line with the fields of `parts` and every method's options.
+
+    All are None unless given (flags: their default), so that a recipe, a configuration file or a
+    resumed run can tell what the user asked for from what is left to them.
+    """
+    made: dict[str, tuple[str, Any, Any]] = {}
+    for item, hint in (pair for part in parts for pair in _hinted_fields(part)):
+        if item.name != "options":
+            made[item.name] = _argument(item, hint, "")
+    for method, item, hint in _method_options():
+        made.setdefault(item.name, _argument(item, hint, f"[{method}] "))
+    return make_dataclass(name, made.values(), namespace={"__doc__": description}, frozen=True)
+
+
+def given_options(parsed: Any) -> dict[str, Any]:
+    """The options that the user gave."""
+    values = {item.name: (getattr(parsed, item.name), item.default) for item in fields(parsed)}
+    return {name: value for name, (value, default) in values.items() if value != default}
+
+
+def _argument(item: "Field[Any]", hint: Any, prefix: str) -> tuple[str, Any, Any]:
+    shown = f"{prefix}{item.metadata['help']}{_default(item)}"
+    choices = item.metadata["choices"] or get_args(hint) * (get_origin(hint) is Literal)
+    if hint is bool:
+        argument = tyro.conf.arg(help=shown, help_behavior_hint="")
+        return item.name, Annotated[bool, argument], field(default=item.default)
+    if choices:
+        hint, metavar = Literal.__getitem__(choices), f"{{{','.join(choices)}}}"
+    else:
+        kinds = [kind for kind in (hint, *get_args(hint)) if kind in _METAVARS]
+        metavar = _METAVARS[kinds[0]]
+    argument = tyro.conf.arg(help=shown, help_behavior_hint="", metavar=metavar)
+    optional: Any = Annotated[hint | None, argument]
+    return item.name, optional, field(default=None)
+
+
+def method_options(method: str, values: Mapping[str, Any], recipe: Mapping[str, Any]) -> Any:
+    """The options dataclass of a method from `values`, with the recipe's defaults.
+
+    An option that only other methods have is an error, not silence.
+    """
+    options_type = METHODS[method].options_type
+    own = [item.name for item in fields(options_type)]
+    for name in values:
+        if name not in own:
+            owners = sorted({m for m, item, _ in _method_options() if item.name == name})
+            has = ", ".join(map(flag, own)) if own else "none"
+            known = f"it belongs to {', '.join(owners)}" if owners else "no method has it"
+            raise ConfigError(
+                f"the method {method} has no option {flag(name)}: {known}; "
+                f"{method}'s own options: {has}"
+            )
+    return options_type(**{**recipe, **values})
+
+
+def is_method_option(name: str) -> bool:
+    """Whether some method has an option of this name."""
+    return any(item.name == name for _, item, _ in _method_options())
+
+
+def check_types(config: Any) -> None:
+    """Refuse values of the wrong kind, as a configuration file may hold them."""
+    for item, hint in _hinted_fields(type(config)):
+        value = getattr(config, item.name)
+        choices = item.metadata["choices"]
+        members = get_args(hint) if isinstance(hint, UnionType) else (hint,)
+        kinds = [kind for kind in members if kind in (bool, int, float, str)]
+        if choices and value not in choices:
+            expected = f"one of {', '.join(choices)}"
+        elif kinds and value is not None and not _is_kind(value, kinds[0]):
+            words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
+            expected = words[kinds[0]]
+        else:
+            continue
+        raise ConfigError(f"{flag(item.name)} is {value!r}; it has to be {expected}")
+
+
+def _is_kind(value: Any, kind: type) -> bool:
+    if kind is float:
+        return isinstance(value, int | float) and not isinstance(value, bool)
+    return type(value) is kind
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Flat values and tables of flat values as TOML; None is left out."""
+    lines = [
+        f"{name} = {_toml(v)}" for name, v in values.items() if not _table(v) and v is not None
+    ]
+    for name, table in values.items():
+        if _table(table):
+            lines += ["", f"[{name}]", *(f"{key} = {_toml(v)}" for key, v in table.items())]
+    return "\n".join(lines) + "\n"
+
+
+def from_toml(text: str, where: str) -> dict[str, Any]:
+    """Read what `to_toml` writes, or what a user wrote like it."""
+    try:
+        values: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where} is not a TOML file: {error}") from None
+    return values
+
+
+def _table(value: Any) -> bool:
+    return isinstance(value, Mapping)
+
+
+def _toml(value: Any) -> str:
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    if isinstance(value, int | float):
+        return repr(value)
+    if isinstance(value, str | Path):
+        escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
+        controls = {ord(c): f"\\u{ord(c):04x}" for c in map(chr, [*range(32), 127])}
+        return f'"{escaped.translate(controls)}"'
+    if isinstance(value, list | tuple):
+        return f"[{', '.join(map(_toml, value))}]"
+    raise TypeError(f"no TOML for {value!r}")
+
+
+def _hinted_fields(dataclass: type) -> Iterable[tuple["Field[Any]", Any]]:
+    hints = get_type_hints(dataclass)
+    return ((item, hints[item.name]) for item in fields(dataclass))
+
+
+def _method_options() -> Iterable[tuple[str, "Field[Any]", Any]]:
+    for name, method in METHODS.items():
+        for item, hint in _hinted_fields(method.options_type):
+            yield name, item, hint
+
+
+def _default(item: "Field[Any]") -> str:
+    """The default in words, unless there is none or it goes without saying."""
+    value = item.default
+    if value is MISSING or value is None or value is False:
+        return ""
+    if value is True:
+        value = "yes"
+    elif isinstance(value, float):
+        value = f"{value:.4g}"
+    elif isinstance(value, tuple):
+        value = " ".join(map(str, value))
+    return f" (default: {value})"

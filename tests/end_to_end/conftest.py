@@ -1,0 +1,79 @@
+"""A tiny text, and ways to run the program on it."""
+
+import hashlib
+import os
+import subprocess
+import sys
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+
+from bayesrnn.cli import main
+from bayesrnn.training import CheckpointStore
+
+TINY = (
+    *("--hidden", "12", "--layers", "2", "--batch-size", "4", "--unroll", "10"),
+    *("--device", "cpu", "--threads", "1"),
+)
+
+
+@pytest.fixture(scope="session")
+def tiny_text(tmp_path_factory):
+    """The beginning of the embedded novel as a file of the user's own."""
+    novel = files("bayesrnn.data").joinpath("bundled/pride-and-prejudice.txt").read_text()
+    path = tmp_path_factory.mktemp("text") / "novel.txt"
+    path.write_text(novel[:20_000])
+    return path
+
+
+@pytest.fixture
+def train_arguments(tiny_text):
+    return ["train", "lm", "--corpus", str(tiny_text), *TINY]
+
+
+@pytest.fixture
+def program(capsys):
+    """Run the program in this process; gives exit code, output and errors."""
+
+    def run(*arguments):
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as stopped:  # the parser's own way out
+            code = stopped.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def start():
+    """Start the program in a process of its own; what is still running at the end is killed."""
+    processes = []
+
+    def begin(*arguments, **options):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bayesrnn", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            **options,
+        )
+        processes.append(process)
+        return process
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def model_hash(run: Path) -> str:
+    """What a run learnt, as a hash over the bytes of its last model."""
+    model = CheckpointStore(run).load("last").model
+    digest = hashlib.sha256()
+    for name in sorted(model):
+        digest.update(name.encode() + model[name].numpy().tobytes())
+    return digest.hexdigest()
