@@ -38,11 +38,7 @@ def bench(steps: int, threads: int | None = None) -> dict[str, dict[str, float]]
         torch.set_num_threads(threads)
     names = [*METHODS, *installed_rivals()]
     seconds = _measure_seconds(names, max(1, steps // 2))
-    context = multiprocessing.get_context("spawn")
-    memory = {}
-    for name in names:
-        with context.Pool(1) as pool:
-            memory[name] = pool.apply(_peak_memory, (name, torch.get_num_threads()))
+    memory = _peak_memories(names)
     result = {
         name: {
             "ratio": seconds["plain"] / seconds[name],
@@ -86,6 +82,15 @@ def make_step(name: str, folder: Path) -> Step:
         {"method": name, "size": "medium", "batch_size": BATCH, "unroll": UNROLL, "device": "cpu"}
     )
     return make_trainer(config, corpus, RunDirectory(folder), torch.device("cpu")).step
+
+
+def _peak_memories(names: list[str]) -> dict[str, float]:
+    context = multiprocessing.get_context("spawn")
+    memory = {}
+    for name in names:
+        with context.Pool(1) as pool:
+            memory[name] = pool.apply(_peak_memory, (name, torch.get_num_threads()))
+    return memory
 
 
 def _peak_memory(name: str, threads: int) -> float:
