@@ -49,20 +49,20 @@ SIZES = {
 }
 
 _PLAIN = {
-    "tiny": Recipe(unroll=35, epochs=9, hold_epochs=3, decay=0.5, init=0.1),
+    "tiny": Recipe(unroll=35, epochs=11, hold_epochs=3, decay=0.5, init=0.1),
     "small": Recipe(unroll=20, epochs=13, hold_epochs=4, decay=0.5, init=0.1),
     "medium": Recipe(unroll=35, epochs=39, hold_epochs=6, decay=0.8, init=0.05),
     "large": Recipe(unroll=35, epochs=55, hold_epochs=14, decay=1 / 1.15, init=0.04, clip=10.0),
 }
 _DROPOUT = {
-    "tiny": replace(_PLAIN["tiny"], hold_epochs=5, options={"dropout": 0.5}),
+    "tiny": replace(_PLAIN["tiny"], hold_epochs=7, options={"dropout": 0.5}),
     "small": replace(_PLAIN["medium"], unroll=20, init=0.1, options={"dropout": 0.25}),
     "medium": replace(_PLAIN["medium"], options={"dropout": 0.5}),
     "large": replace(_PLAIN["large"], options={"dropout": 0.65}),
 }
 _AUTHORS = Recipe(unroll=35, epochs=70, hold_epochs=21, decay=0.9, init=0.0)
 _BBB = {
-    "tiny": replace(_AUTHORS, epochs=9, hold_epochs=5, decay=0.5),
+    "tiny": replace(_AUTHORS, epochs=11, hold_epochs=7, decay=0.5),
     "small": _AUTHORS,
     "medium": _AUTHORS,
     "large": _AUTHORS,
