@@ -87,7 +87,7 @@ def test_standard_deviations_against_torch_distributions():
     mixture = MixtureSameFamily(Categorical(torch.tensor([0.2, 0.8])), parts)
     assert ScaleMixture(0.2, 0.7, 0.1).std == pytest.approx(mixture.stddev.item(), rel=1e-6)
     assert Gaussian(0.3).std == 0.3
-    assert ScaleMixture().std == pytest.approx(0.184, abs=5e-4)  # as in NOTES
+    assert ScaleMixture().std == pytest.approx(0.184, abs=5e-4)  # that of the recipe
 
 
 @pytest.mark.parametrize("per", ["weight", "row", "tensor"])

@@ -32,7 +32,7 @@ def test_one_number_is_a_constant():
 
 @pytest.mark.parametrize(
     ("prior", "std"),
-    [(Gaussian(3.0), 3.0), (ScaleMixture(), 0.184)],  # NOTES: the recipe's prior has 0.184
+    [(Gaussian(3.0), 3.0), (ScaleMixture(), 0.184)],  # the prior of the recipe
 )
 def test_relative_counts_in_standard_deviations_of_the_prior(prior, std):
     sigma = drawn(relative(0.25, 0.5), prior)
