@@ -1,6 +1,7 @@
 """The program from training to comparison, and what it says to mistakes."""
 
 import json
+import sys
 from html.parser import HTMLParser
 
 import pytest
@@ -173,3 +174,20 @@ def test_evaluating_something_else_is_refused(program, tmp_path):
     code, _, errors = program("evaluate", tmp_path)
     assert code == 1
     assert "config.toml" in errors
+
+
+def test_tensorboard_gets_the_curves(train_arguments, program, tmp_path):
+    pytest.importorskip("tensorboard")
+    run = tmp_path / "run"
+    code, _, errors = program(*train_arguments, "--epochs", "1", "--tensorboard", "--out", run)
+    assert code == 0, errors
+    files = list((run / "tensorboard").iterdir())
+    assert len(files) == 1
+    assert b"epoch/valid_perplexity" in files[0].read_bytes()
+
+
+def test_a_missing_extra_is_named(train_arguments, program, tmp_path, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch.utils.tensorboard", None)
+    code, _, errors = program(*train_arguments, "--tensorboard", "--out", tmp_path / "run")
+    assert code == 1
+    assert "bayesrnn[tensorboard]" in errors
