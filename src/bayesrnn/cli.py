@@ -131,7 +131,7 @@ def run_quickstart(
 @app.command(name="bench")
 def run_bench(
     json: JsonFile = None,
-    steps: Annotated[int, tyro.conf.arg(help="measured steps of each method")] = 20,
+    steps: Annotated[int, tyro.conf.arg(help="measured steps of each method")] = 40,
     threads: Annotated[int | None, tyro.conf.arg(help="processor threads")] = None,
 ) -> None:
     """Measure training speed and memory of the methods against plain training.
