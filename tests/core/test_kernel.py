@@ -2,6 +2,9 @@
 
 import ctypes
 import math
+import os
+import subprocess
+import sys
 
 import numpy as np
 import pytest
@@ -182,6 +185,15 @@ def test_noise_is_box_and_muller_on_philox(compiled):
             expected[at + 64] = length * math.sin(2 * math.pi * turn)
     np.testing.assert_allclose(found.numpy(), expected[:size], rtol=1e-5, atol=2e-6)
     assert squares == pytest.approx(float((expected[:size] ** 2).sum()), rel=1e-5)
+
+
+def test_it_is_compiled_once(monkeypatch, tmp_path):
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    code = "from bayesrnn.core.kernel import load_kernel; assert load_kernel()"
+    for seed in ("1", "2", "3"):
+        environment = {**os.environ, "PYTHONHASHSEED": seed}
+        subprocess.run([sys.executable, "-c", code], check=True, env=environment)
+    assert len(list(tmp_path.rglob("*.so"))) == 1
 
 
 def test_without_the_kernel_everything_still_works(monkeypatch):

@@ -168,7 +168,8 @@ def _machine() -> bytes:
         lines = Path("/proc/cpuinfo").read_bytes().split(b"\n")
     except OSError:
         return platform.processor().encode()
-    return b"\n".join({line for line in lines if line.startswith((b"model name", b"flags"))})
+    wanted = {line for line in lines if line.startswith((b"model name", b"flags"))}
+    return b"\n".join(sorted(wanted))
 
 
 def _matrix(tensor: Tensor) -> tuple[int, int]:
