@@ -141,10 +141,15 @@ def test_resuming_with_another_text_is_refused(train_arguments, program, tiny_te
     text.write_text(tiny_text.read_text())
     arguments = [*train_arguments, "--epochs", "1", "--corpus", text, "--out", tmp_path / "run"]
     assert program(*arguments)[0] == 0
-    text.write_text(tiny_text.read_text().replace("truth", "lie"))
+    kept = {
+        name: (tmp_path / "run" / name).read_text() for name in ("config.toml", "vocabulary.txt")
+    }
+    text.write_text(tiny_text.read_text().replace("truth", "lie").replace("Bennet", "Smith"))
     code, _, errors = program(*arguments, "--epochs", "2", "--resume")
     assert code == 1
     assert "text" in errors
+    for name, before in kept.items():
+        assert (tmp_path / "run" / name).read_text() == before
 
 
 def test_a_damaged_checkpoint_is_refused_with_a_way_out(train_arguments, program, tmp_path):

@@ -72,13 +72,14 @@ def train(arguments: RunArguments, given: Mapping[str, Any]) -> Path:
                 f"{path} already holds a run; add --resume to continue it, or give another --out"
             )
         store.clean()
-        directory.write_config(config.to_toml())
-        directory.write_text("vocabulary.txt", "\n".join(corpus.vocabulary.words) + "\n")
         trainer = make_trainer(config, corpus, directory, device)
         if store.exists():
             trainer.resume(arguments.checkpoint)
         else:
             directory.metrics.truncate(0)
+        # Only now: a resume that was refused must leave the run as it was.
+        directory.write_config(config.to_toml())
+        directory.write_text("vocabulary.txt", "\n".join(corpus.vocabulary.words) + "\n")
         try:
             trainer.train()
         except Interrupted as stopped:

@@ -29,7 +29,11 @@ class LanguageModelConfig:
     vocabulary_limit: int | None = option(
         None, "keep only the most frequent words (default: 10,000 for your own text, else all)"
     )
-    method: str = option("bbb", "how to train", METHODS)
+    method: str = option(
+        "bbb",
+        "how to train; " + "; ".join(f"{name}: {m.summary}" for name, m in METHODS.items()),
+        METHODS,
+    )
     size: str = option("tiny", "size of the network and the recipe that goes with it", SIZES)
     cell: str = option("lstm", "kind of recurrent layer", CELLS)
     hidden: int = option(None, "units per layer and embedding width (default: by size)")
