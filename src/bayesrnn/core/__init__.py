@@ -12,6 +12,7 @@ from bayesrnn.core.priors import (
     ScoredPrior,
 )
 from bayesrnn.core.scales import Scale, absolute, relative
+from bayesrnn.core.sharpening import Sharpening
 from bayesrnn.core.weights import Weights
 
 __all__ = [
@@ -24,6 +25,7 @@ __all__ = [
     "Scale",
     "ScaleMixture",
     "ScoredPrior",
+    "Sharpening",
     "Weights",
     "absolute",
     "relative",

@@ -1,6 +1,6 @@
 """The inner loops of the posterior, with torch operations: any device, any floating type.
 
-`core.kernel` has the same two functions in C for the usual case. Both walk through each tensor
+`core.kernel` has the same functions in C for the usual case. Both walk through each tensor
 once, block by block, so that intermediate results stay in the processor's cache.
 """
 
@@ -91,6 +91,34 @@ def gradient(
             by_sigma.sub_(part * sigma, alpha=kl_weight)
         by_sigma.sub_(sigma.reciprocal_(), alpha=kl_weight).mul_(slope)
     return by_loc, by_rho, sum_of_squares(by_loc) + sum_of_squares(by_rho)
+
+
+def sharpen(
+    phi: Tensor, g: Tensor, eta: Tensor, eps: Tensor, scale: float, sigma0: float
+) -> tuple[Tensor, float]:
+    """phi - shift + sigma0 * eps with shift = scale * eta * g, and the sum of shift^2."""
+    theta = torch.empty_like(phi)
+    squares = 0.0
+    for rows in row_blocks(phi):
+        shift = (eta[rows] * g[rows]).mul_(scale)
+        torch.sub(phi[rows], shift, out=theta[rows]).add_(eps[rows], alpha=sigma0)
+        squares += sum_of_squares(shift)
+    return theta, squares
+
+
+def sharpen_gradient(
+    by_theta: Tensor, g: Tensor, eta: Tensor, scale: float, kl_scale: float
+) -> Tensor:
+    """The gradient by eta, scale * g * (kl_scale * shift - by_theta). See `core.sharpening`.
+
+    The shift is as much g's as eta's: with the two exchanged, this is the gradient by g.
+    """
+    by_eta = torch.empty_like(eta)
+    for rows in row_blocks(eta):
+        slope = g[rows] * scale
+        by_shift = (slope * eta[rows]).mul_(kl_scale).sub_(by_theta[rows])
+        torch.mul(slope, by_shift, out=by_eta[rows])
+    return by_eta
 
 
 def sum_of_squares(tensor: Tensor) -> float:

@@ -13,6 +13,7 @@ from bayesrnn.core.noise import Noise, draw_seed, normal_noise
 from bayesrnn.core.posterior import Charge, draw
 from bayesrnn.core.priors import Prior, ScaleMixture
 from bayesrnn.core.scales import Scale, absolute, relative
+from bayesrnn.core.sharpening import Sharpening, sharpen
 from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
 
@@ -49,6 +50,8 @@ class Bayesian(nn.Module):
     deterministic: names of parameters that stay ordinary. Frozen ones (requires_grad=False) do so
         anyway.
     generator: the source of randomness for the initial standard deviations.
+    sharpening: True, or a `Sharpening`, for a network whose draws can be sharpened: beside each
+        mean then also lies eta, and `sharpen` can be called.
     """
 
     def __init__(
@@ -59,6 +62,7 @@ class Bayesian(nn.Module):
         deterministic: Sequence[str] = (),
         min_sigma: float = 1e-5,
         generator: torch.Generator | None = None,
+        sharpening: Sharpening | bool | None = None,
     ) -> None:
         super().__init__()
         if isinstance(deterministic, str):
@@ -72,6 +76,7 @@ class Bayesian(nn.Module):
         self.loc = module
         self.rho = nn.Module()
         self.min_sigma = min_sigma
+        self.sharpening = Sharpening.given(sharpening)
         self._aliases = _aliases(module)
         self._charges: dict[str, Charge] = {}
         everything = [alias for aliases in self._aliases.values() for alias in aliases]
@@ -107,6 +112,11 @@ class Bayesian(nn.Module):
             raise ConfigError(
                 "no parameter is left to be Bayesian: all are deterministic or frozen"
             )
+        if self.sharpening is not None:
+            self.eta = nn.Module()
+            for name in self._charges:
+                eta = torch.full_like(module.get_parameter(name), self.sharpening.first_eta)
+                _place(self.eta, name, nn.Parameter(eta))
         self.register_state_dict_post_hook(_drop_aliases)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_restore_aliases)  # type: ignore[no-untyped-call]
 
@@ -124,6 +134,10 @@ class Bayesian(nn.Module):
         """The parameters of the module that stay ordinary."""
         named = self.loc.named_parameters()
         return [parameter for name, parameter in named if name not in self._charges]
+
+    def eta_parameters(self) -> list[nn.Parameter]:
+        """The learnt step sizes of sharpening, one for each weight; empty without sharpening."""
+        return [] if self.sharpening is None else list(self.eta.parameters())
 
     def sigmas(self) -> dict[str, Tensor]:
         """The posterior's standard deviations by name."""
@@ -163,17 +177,47 @@ class Bayesian(nn.Module):
         """The posterior mean."""
         return Weights({name: self.loc.get_parameter(name) for name in self._charges})
 
+    def sharpen(
+        self,
+        weights: Weights,
+        loss: Tensor,
+        *,
+        generator: torch.Generator | None = None,
+        clip: float | None = None,
+        second_order: bool = False,
+    ) -> Weights:
+        """Adapt a draw, or the mean, to the minibatch whose `loss` was computed with it.
+
+            phi = net.sample()
+            theta = net.sharpen(phi, nll(net(x, weights=phi), y))
+            loss = nll(net(x, weights=theta), y) + theta.minibatch_kl + theta.kl / minibatches
+
+        theta = phi - eta * g + sigma0 * eps with g = d loss / d phi and fresh noise eps. Where the
+        network carries a recurrent state, both passes start from the same one. theta has seen the
+        targets, so its likelihood means nothing without `theta.minibatch_kl`.
+
+        generator: the source of the noise.
+        clip: an upper limit for the norm of g, all weights together. The KL divergence is that of
+            the clipped g, which is what theta was shifted by, so it stays exact.
+        second_order: let the gradient of what is computed from theta also flow through g. Else g
+            counts as a constant, and the graph of `loss` is freed.
+        """
+        if self.sharpening is None:
+            raise ConfigError(
+                "this network cannot sharpen its draws: make it with Bayesian(..., sharpening=True)"
+            )
+        self._require_own(weights)
+        etas = [self.eta.get_parameter(name) for name in weights]
+        sigma0, seed = self.sharpening.sigma0, draw_seed(generator)
+        return sharpen(weights, loss, etas, sigma0, seed, clip, second_order)
+
     def forward(self, *args: Any, weights: Weights | None = None, **kwargs: Any) -> Any:
         """Run the module with `weights`; without: a fresh draw in training, else the mean."""
         if weights is None:
             if not self.training:
                 return self.loc(*args, **kwargs)
             weights = self.sample()
-        if weights.keys() != self._charges.keys():
-            raise ConfigError(
-                f"these weights belong to another network: they have {', '.join(weights)}; this "
-                f"one has {', '.join(self._charges)}"
-            )
+        self._require_own(weights)
         try:
             return functional_call(self.loc, dict(weights), args, kwargs)
         finally:
@@ -184,8 +228,16 @@ class Bayesian(nn.Module):
                     layer._update_flat_weights()
 
     def extra_repr(self) -> str:
-        """The priors in use, for `print(net)`."""
-        return f"prior={', '.join(sorted({repr(c.prior) for c in self._charges.values()}))}"
+        """The priors and the sharpening in use, for `print(net)`."""
+        priors = f"prior={', '.join(sorted({repr(c.prior) for c in self._charges.values()}))}"
+        return f"{priors}, sharpening={self.sharpening}" if self.sharpening else priors
+
+    def _require_own(self, weights: Weights) -> None:
+        if weights.keys() != self._charges.keys():
+            raise ConfigError(
+                f"these weights belong to another network: they have {', '.join(weights)}; this "
+                f"one has {', '.join(self._charges)}"
+            )
 
     @staticmethod
     def _parameter(tree: nn.Module, name: str) -> Tensor:

@@ -1,4 +1,4 @@
-/* The inner loops of core/posterior.py and core/noise.py, for float32 on the CPU.
+/* The inner loops of core/posterior.py, core/sharpening.py and core/noise.py, for float32 on the CPU.
  *
  * The formulas are those of the Python code, which stays the reference and does the work where no
  * compiler is found. Here each array is read once and each result written once: at millions of
@@ -277,25 +277,34 @@ static inline void box_muller(uint32_t length_word, uint32_t angle_word, float *
     *y = length * sine;
 }
 
-/* `size` standard normal numbers; gives the sum of their squares. Each block of 4 * LANES uses
- * counters of its own, so that the result does not depend on the threads. */
+enum { BLOCK = 4 * LANES };
+
+/* The standard normal numbers at [block * BLOCK, ...) of a seed and stream. Each block has counters
+ * of its own, so that its numbers do not depend on the threads; and it is never inlined, so that
+ * they are the same to the last bit for whoever asks. */
+static __attribute__((noinline)) void normal_block(int64_t block, uint64_t seed, uint64_t stream,
+                                                   float *restrict numbers) {
+    uint32_t words[4][LANES];
+    philox((uint64_t)block * LANES, stream, seed, words);
+    for (int pair = 0; pair < 4; pair += 2) {
+        #pragma omp simd
+        for (int lane = 0; lane < LANES; lane++)
+            box_muller(words[pair][lane], words[pair + 1][lane], &numbers[pair * LANES + lane],
+                       &numbers[(pair + 1) * LANES + lane]);
+    }
+}
+
+/* `size` standard normal numbers; gives the sum of their squares. */
 double normal(int32_t threads, int64_t size, uint64_t seed, uint64_t stream, float *restrict out) {
-    const int64_t block_size = 4 * LANES, blocks = (size + block_size - 1) / block_size;
+    int64_t blocks = (size + BLOCK - 1) / BLOCK;
     double sum = 0.0;
     float *block_squares = calloc(blocks, sizeof(float));
-    #pragma omp parallel for schedule(dynamic, CHUNK / block_size) num_threads(threads)
+    #pragma omp parallel for schedule(dynamic, CHUNK / BLOCK) num_threads(threads)
     for (int64_t block = 0; block < blocks; block++) {
-        uint32_t words[4][LANES];
-        float numbers[4 * LANES], squares = 0.0f;
-        philox((uint64_t)block * LANES, stream, seed, words);
-        for (int pair = 0; pair < 4; pair += 2) {
-            #pragma omp simd
-            for (int lane = 0; lane < LANES; lane++)
-                box_muller(words[pair][lane], words[pair + 1][lane], &numbers[pair * LANES + lane],
-                           &numbers[(pair + 1) * LANES + lane]);
-        }
-        int64_t start = block * block_size;
-        int count = size - start < block_size ? (int)(size - start) : (int)block_size;
+        int64_t start = block * BLOCK;
+        int count = size - start < BLOCK ? (int)(size - start) : BLOCK;
+        float numbers[BLOCK], squares = 0.0f;
+        normal_block(block, seed, stream, numbers);
         #pragma omp simd reduction(+ : squares)
         for (int j = 0; j < count; j++) squares += numbers[j] * numbers[j];
         memcpy(out + start, numbers, count * sizeof(float));
@@ -304,4 +313,48 @@ double normal(int32_t threads, int64_t size, uint64_t seed, uint64_t stream, flo
     for (int64_t block = 0; block < blocks; block++) sum += block_squares[block];
     free(block_squares);
     return sum;
+}
+
+/* theta = phi - shift + sigma0 * eps with shift = scale * eta * g; gives the sum of shift^2.
+ *
+ * eps are the numbers that `normal` gives for this seed and stream; they are never stored. */
+double sharpen(int32_t threads, int64_t size, const float *restrict phi, const float *restrict g,
+               const float *restrict eta, float scale, float sigma0, uint64_t seed,
+               uint64_t stream, float *restrict theta) {
+    int64_t blocks = (size + BLOCK - 1) / BLOCK;
+    double sum = 0.0;
+    float *block_squares = calloc(blocks, sizeof(float));
+    #pragma omp parallel for schedule(dynamic, CHUNK / BLOCK) num_threads(threads)
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t start = block * BLOCK;
+        int count = size - start < BLOCK ? (int)(size - start) : BLOCK;
+        float eps[BLOCK], squares = 0.0f;
+        normal_block(block, seed, stream, eps);
+        #pragma omp simd reduction(+ : squares)
+        for (int j = 0; j < count; j++) {
+            float shift = scale * eta[start + j] * g[start + j];
+            squares += shift * shift;
+            theta[start + j] = phi[start + j] - shift + sigma0 * eps[j];
+        }
+        block_squares[block] = squares;
+    }
+    for (int64_t block = 0; block < blocks; block++) sum += block_squares[block];
+    free(block_squares);
+    return sum;
+}
+
+/* The gradient by eta, from that by theta: scale * g * (kl_scale * shift - by_theta). */
+void sharpen_gradient(int32_t threads, int64_t size, const float *restrict by_theta,
+                      const float *restrict g, const float *restrict eta, float scale,
+                      float kl_scale, float *restrict by_eta) {
+    int64_t chunks = (size + CHUNK - 1) / CHUNK;
+    #pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        int64_t stop = (chunk + 1) * CHUNK < size ? (chunk + 1) * CHUNK : size;
+        #pragma omp simd
+        for (int64_t j = chunk * CHUNK; j < stop; j++) {
+            float slope = scale * g[j];
+            by_eta[j] = slope * (kl_scale * slope * eta[j] - by_theta[j]);
+        }
+    }
 }

@@ -42,8 +42,11 @@ class Kernel:
         self._normal.argtypes = (n, i, _Word, _Word, p)
         self._sum_of_squares = library.sum_of_squares
         self._sum_of_squares.argtypes = (n, i, p)
-        self._draw.restype = None
-        for function in (self._gradient, self._normal, self._sum_of_squares):
+        self._sharpen, self._sharpen_gradient = library.sharpen, library.sharpen_gradient
+        self._sharpen.argtypes = (n, i, p, p, p, f, f, _Word, _Word, p)
+        self._sharpen_gradient.argtypes = (n, i, p, p, p, f, f, p)
+        self._draw.restype = self._sharpen_gradient.restype = None
+        for function in (self._gradient, self._normal, self._sum_of_squares, self._sharpen):
             function.restype = ctypes.c_double
 
     def draw(
@@ -97,6 +100,35 @@ class Kernel:
             *(by_loc.data_ptr(), by_rho.data_ptr()),
         )
         return by_loc, by_rho, float(squares)
+
+    def sharpen(
+        self,
+        phi: Tensor,
+        g: Tensor,
+        eta: Tensor,
+        scale: float,
+        sigma0: float,
+        seed: int,
+        stream: int,
+    ) -> tuple[Tensor, float]:
+        """See `core.arithmetic.sharpen`; the noise is what `normal` gives for seed and stream."""
+        theta = torch.empty_like(phi)
+        squares = self._sharpen(
+            *(_threads(phi), phi.numel(), phi.data_ptr(), g.data_ptr(), eta.data_ptr()),
+            *(scale, sigma0, seed, stream, theta.data_ptr()),
+        )
+        return theta, float(squares)
+
+    def sharpen_gradient(
+        self, by_theta: Tensor, g: Tensor, eta: Tensor, scale: float, kl_scale: float
+    ) -> Tensor:
+        """See `core.arithmetic.sharpen_gradient`."""
+        by_theta, by_eta = by_theta.contiguous(), torch.empty_like(eta)
+        self._sharpen_gradient(
+            *(_threads(eta), eta.numel(), by_theta.data_ptr(), g.data_ptr(), eta.data_ptr()),
+            *(scale, kl_scale, by_eta.data_ptr()),
+        )
+        return by_eta
 
     def normal(self, out: Tensor, seed: int, stream: int) -> float:
         """Fill a tensor with the standard normal numbers of a seed; gives the sum of squares."""

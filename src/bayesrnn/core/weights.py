@@ -12,7 +12,10 @@ from bayesrnn.errors import ConfigError
 class Weights(Mapping[str, Tensor]):
     """A mapping from parameter name to tensor, with what it cost to draw it.
 
-    Pass it to the network that made it: `net(x, weights=weights)`.
+    Pass it to the network that made it: `net(x, weights=weights)`. With the summed negative
+    log-likelihood `nll` of a minibatch, whatever the weights are, its loss is
+
+        nll + weights.minibatch_kl + weights.kl / number_of_minibatches
     """
 
     def __init__(
@@ -21,11 +24,13 @@ class Weights(Mapping[str, Tensor]):
         kl: Tensor | None = None,
         noise: Noise | None = None,
         ledger: Ledger | None = None,
+        minibatch_kl: Tensor | None = None,
     ) -> None:
         self._tensors = dict(tensors)
         self._kl = kl
         self._noise = noise
         self._ledger = ledger
+        self._minibatch_kl = minibatch_kl
 
     @property
     def kl(self) -> Tensor:
@@ -39,6 +44,29 @@ class Weights(Mapping[str, Tensor]):
         return self._kl
 
     @property
+    def minibatch_kl(self) -> Tensor:
+        """What sharpening cost, KL[q(theta | phi) || p(theta | phi)]; zero for an ordinary draw.
+
+        It is charged in full for each minibatch, and is exact; `kl` is charged once per epoch.
+        """
+        if self._minibatch_kl is not None:
+            return self._minibatch_kl
+        if self._kl is None:
+            raise ConfigError(
+                "these weights are the posterior mean, neither drawn nor sharpened: they have no KL"
+            )
+        return self._kl.new_zeros(())
+
+    @property
+    def is_sharpened(self) -> bool:
+        """Whether these weights are the result of `Bayesian.sharpen`."""
+        return self._minibatch_kl is not None
+
+    def sharpened(self, tensors: Mapping[str, Tensor], minibatch_kl: Tensor) -> "Weights":
+        """Sharpened `tensors` in place of these; what drawing these has cost stays."""
+        return Weights(tensors, self._kl, self._noise, self._ledger, minibatch_kl)
+
+    @property
     def noise(self) -> Noise:
         """The standard normal noise behind the draw."""
         if self._noise is None:
@@ -50,6 +78,8 @@ class Weights(Mapping[str, Tensor]):
     @property
     def squared_gradient(self) -> float | None:
         """The squared length of the gradient by all means and rhos, known after `backward`.
+
+        Sharpening's own parameters, eta, are not in it.
 
         None where it is not known. It saves going through all gradients again to clip them, if
         nothing else was added to them.
