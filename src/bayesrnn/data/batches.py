@@ -37,8 +37,8 @@ class TrainingBatches:
     def __init__(self, stream: Tensor, batch_size: int, unroll: int) -> None:
         _require_positive(batch_size=batch_size, unroll=unroll)
         length = len(stream) // batch_size
-        self.batch_size = batch_size
-        self.unroll = unroll
+        self.sequences = batch_size
+        self.steps = unroll
         self._count = max(length - 1, 0) // unroll
         if not self._count:
             raise CorpusError(
@@ -54,7 +54,7 @@ class TrainingBatches:
     def __getitem__(self, number: int) -> Batch:
         if not 0 <= number < self._count:
             raise IndexError(f"minibatch {number} of {self._count}")
-        start, stop = number * self.unroll, (number + 1) * self.unroll
+        start, stop = number * self.steps, (number + 1) * self.steps
         return Batch(self._columns[start:stop], self._columns[start + 1 : stop + 1])
 
     def __iter__(self) -> Iterator[Batch]:

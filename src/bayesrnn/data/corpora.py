@@ -26,6 +26,7 @@ _SPLIT_NAMES = {
 }
 _SUFFIXES = ("txt", "tokens")
 _NOVEL = "pride-and-prejudice"
+_ELSEWHERE = "give another --data-dir or BAYESRNN_DATA"
 
 
 @dataclass(frozen=True)
@@ -105,37 +106,52 @@ def _allowed() -> str:
 
 def _existing(item: str | Path) -> Path:
     path = Path(item).expanduser() if str(item).startswith("~/") else Path(item)
-    if not str(item) or not _is_there(path):
+    if not str(item) or not _is_there(path, _allowed()):
         raise CorpusError(f"{str(item)!r} is neither a known corpus nor a path; {_allowed()}")
     return path
 
 
-def _is_there(path: Path) -> bool:
+def _is_there(path: Path, advice: str) -> bool:
     try:
         return path.exists()
     except (OSError, ValueError) as error:  # no permission, too long, not a possible name
         reason = getattr(error, "strerror", None) or error
-        raise CorpusError(f"{str(path)!r} cannot be opened: {reason}; {_allowed()}") from error
+        raise CorpusError(f"{str(path)!r} cannot be opened: {reason}; {advice}") from error
+
+
+def find_published(file: str, data_dir: Path | None) -> Path | None:
+    """Find a file, plain or .gz, under `data_dir`, or else under the folder in BAYESRNN_DATA."""
+    base = data_dir or os.environ.get("BAYESRNN_DATA")
+    if not base:
+        return None
+    plain = Path(base).expanduser() / file
+    paths = (plain, plain.with_name(plain.name + ".gz"))
+    return next((path for path in paths if _is_there(path, _ELSEWHERE)), None)
+
+
+def published_file(name: str, file: str, data_dir: Path | None) -> Path:
+    """As `find_published`, for a file that the data set `name` cannot do without."""
+    base = data_dir or os.environ.get("BAYESRNN_DATA")
+    if not base:
+        raise CorpusError(
+            f"the data set {name!r} needs a data folder that holds {file} (or .gz); "
+            "give --data-dir or set the environment variable BAYESRNN_DATA"
+        )
+    path = find_published(file, data_dir)
+    if path is None:
+        plain = Path(base).expanduser() / file
+        raise CorpusError(
+            f"the data set {name!r} was not found: looked for {plain} and {plain}.gz; "
+            f"put the file there, or {_ELSEWHERE}"
+        )
+    return path
 
 
 def _published(name: str, data_dir: Path | None, limit: int | None) -> Corpus:
     known = _PUBLISHED[name]
-    base = data_dir or os.environ.get("BAYESRNN_DATA")
-    if not base:
-        raise CorpusError(
-            f"the corpus {name!r} needs a data folder that holds {known.file.format('train')} "
-            "(or .gz); give --data-dir or set the environment variable BAYESRNN_DATA"
-        )
     streams = []
     for split, size in zip(SPLITS, known.tokens, strict=True):
-        plain = Path(base).expanduser() / known.file.format(split)
-        packed = plain.with_name(plain.name + ".gz")
-        path = next((path for path in (plain, packed) if _is_there(path)), None)
-        if path is None:
-            raise CorpusError(
-                f"the corpus {name!r} was not found: looked for {plain} and {packed}; "
-                "put the file there, or give another --data-dir or BAYESRNN_DATA"
-            )
+        path = published_file(name, known.file.format(split), data_dir)
         streams.append(line_tokens(read_text(path)))
         if len(streams[-1]) != size:
             raise CorpusError(

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import functools
-import gzip
 import re
 import unicodedata
-import zlib
 from collections.abc import Iterable
 from pathlib import Path
 
+from bayesrnn.data.files import read_bytes
 from bayesrnn.data.vocabulary import EOS, UNK
 from bayesrnn.errors import CorpusError
 
@@ -42,24 +41,7 @@ _PLAIN = str.maketrans(
 
 def read_text(path: Path) -> str:
     """Read a UTF-8 text file, plain or gzip, with LF line ends and without a byte order mark."""
-    try:
-        if path.exists() and not path.is_file():
-            raise CorpusError(f"{path} is not a file; give a plain or gzipped text file")
-        data = path.read_bytes()
-    except FileNotFoundError as error:
-        raise CorpusError(f"there is no file {path}; check the path") from error
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or error
-        raise CorpusError(f"{path} cannot be read: {reason}") from error
-    if data.startswith(b"\x1f\x8b") or path.suffix == ".gz":
-        try:
-            data = gzip.decompress(data)
-        except (EOFError, OSError, zlib.error) as error:
-            raise CorpusError(
-                f"{path} is not a whole gzip file, it is damaged or was cut short ({error}); "
-                "copy or compress it again"
-            ) from error
-    return decode_text(data, str(path))
+    return decode_text(read_bytes(path), str(path))
 
 
 def decode_text(data: bytes, source: str) -> str:

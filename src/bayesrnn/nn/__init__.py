@@ -1,5 +1,6 @@
 """Plain deterministic networks. Nothing Bayesian."""
 
 from bayesrnn.nn.language_model import CELLS, LanguageModel, State
+from bayesrnn.nn.mlp import MLP
 
-__all__ = ["CELLS", "LanguageModel", "State"]
+__all__ = ["CELLS", "MLP", "LanguageModel", "State"]

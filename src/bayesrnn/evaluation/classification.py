@@ -1,0 +1,146 @@
+"""How well a method classifies, and how honest its probabilities are."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.methods import Method, Network
+
+
+@dataclass(frozen=True)
+class Classification:
+    """Figures over `examples` answers; for all four, less is better.
+
+    error: share of wrong answers.
+    nll: mean negative log-likelihood of the label, in nats.
+    ece: expected calibration error, see `calibration_error`.
+    brier: mean squared distance between the probabilities and the label's corner, between 0 and 2
+        (Brier 1950).
+    """
+
+    error: float
+    nll: float
+    ece: float
+    brier: float
+    examples: int
+
+
+def class_probabilities(
+    network: Network,
+    images: Tensor,
+    batch: int = 1000,
+    advance: Callable[[int], object] | None = None,
+) -> Tensor:
+    """The softmax of the network's logits, float64 [examples, classes], `batch` images at a time.
+
+    `advance` is told how many images are done, for a progress bar.
+    """
+    return _log_probabilities(network, images, batch, advance).exp()
+
+
+def classification(
+    method: Method[Any],
+    net: nn.Module,
+    images: Tensor,
+    labels: Tensor,
+    samples: int = 0,
+    generator: torch.Generator | None = None,
+    advance: Callable[[int], object] | None = None,
+) -> Classification:
+    """The figures of the mean network (`samples` = 0) or of probabilities averaged over draws.
+
+    The nll is -log (1/S) sum_s p_s(label), summed in log space: it stays finite where p_s itself
+    is too small for a float. Memory does not grow with the number of draws.
+    """
+    if samples < 0:
+        raise ConfigError(f"samples is {samples}; it has to be 0 (the mean) or more")
+    if samples == 0:
+        log_probs = _log_probabilities(method.mean(net), images, advance=advance)
+    else:
+        generator = generator or torch.Generator().manual_seed(0)
+        log_probs = torch.tensor(-math.inf, dtype=torch.double)
+        for _ in range(samples):
+            with torch.no_grad():
+                network = method.sample(net, generator)
+            drawn = _log_probabilities(network, images, advance=advance)
+            log_probs = torch.logaddexp(log_probs, drawn)
+        log_probs -= math.log(samples)
+    return _scores(log_probs.exp(), log_probs, labels)
+
+
+def score_probabilities(probabilities: Tensor, labels: Tensor) -> Classification:
+    """The figures of given probabilities [examples, classes]."""
+    probabilities = probabilities.detach().cpu().double()
+    return _scores(probabilities, probabilities.log(), labels)
+
+
+def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> float:
+    """How far the confidence of the answers is from their share of right ones (Guo et al. 2017).
+
+    An answer is the most probable class, its confidence that probability. Answers are sorted into
+    `bins` bins of equal width by confidence, (0, 1/bins] the first. The error is the distance
+    between mean confidence and share of right answers in a bin, averaged over answers.
+    """
+    if bins < 1:
+        raise ConfigError(f"bins is {bins}; it has to be 1 or more")
+    labels = _checked(probabilities, labels)
+    confidence, answers = probabilities.detach().cpu().double().max(-1)
+    edges = torch.arange(1, bins, dtype=torch.double) / bins
+    surplus = confidence - (answers == labels).double()
+    per_bin = torch.zeros(bins, dtype=torch.double)
+    per_bin.index_add_(0, torch.bucketize(confidence, edges), surplus)
+    return per_bin.abs().sum().item() / len(labels)
+
+
+@torch.no_grad()
+def _log_probabilities(
+    network: Network,
+    images: Tensor,
+    batch: int = 1000,
+    advance: Callable[[int], object] | None = None,
+) -> Tensor:
+    if batch < 1:
+        raise ConfigError(f"batch is {batch}; it has to be 1 or more")
+    parts = []
+    for start in range(0, max(len(images), 1), batch):
+        part = images[start : start + batch]
+        parts.append(network(part).cpu().double().log_softmax(-1))
+        if advance is not None:
+            advance(len(part))
+    return torch.cat(parts)
+
+
+def _scores(probabilities: Tensor, log_probs: Tensor, labels: Tensor) -> Classification:
+    labels = _checked(probabilities, labels)
+    corners = F.one_hot(labels, probabilities.shape[1])
+    return Classification(
+        error=(probabilities.argmax(-1) != labels).double().mean().item(),
+        nll=-log_probs.gather(1, labels[:, None]).mean().item(),
+        ece=calibration_error(probabilities, labels),
+        brier=(probabilities - corners).square().sum(-1).mean().item(),
+        examples=len(labels),
+    )
+
+
+def _checked(probabilities: Tensor, labels: Tensor) -> Tensor:
+    """The labels, when they fit the probabilities."""
+    if probabilities.dim() != 2 or labels.shape != probabilities.shape[:1]:
+        raise ConfigError(
+            f"probabilities have the shape {list(probabilities.shape)} and labels "
+            f"{list(labels.shape)}; they have to be [examples, classes] and [examples]"
+        )
+    if not len(labels):
+        raise CorpusError("there are no images to evaluate; give at least one")
+    low, high = labels.min().item(), labels.max().item()
+    if low < 0 or high >= probabilities.shape[1]:
+        raise CorpusError(
+            f"the labels go from {low} to {high}, but the network knows the classes 0 to "
+            f"{probabilities.shape[1] - 1}; give labels that it was trained on"
+        )
+    return labels.cpu()

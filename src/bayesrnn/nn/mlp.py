@@ -1,0 +1,45 @@
+"""A feed-forward classifier."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from bayesrnn.errors import ConfigError
+
+
+class MLP(nn.Module):
+    """Layers of rectified linear units, and a linear map to one logit per class.
+
+    The defaults are the smallest network of Blundell et al. (2015) on MNIST. The dropout layer
+    after each hidden layer does nothing until a rate is set.
+    """
+
+    def __init__(self, inputs: int, classes: int, hidden: int = 400, layers: int = 2) -> None:
+        super().__init__()
+        sizes = {"inputs": inputs, "classes": classes, "hidden": hidden, "layers": layers}
+        for name, size in sizes.items():
+            if size < 1:
+                raise ConfigError(f"{name} is {size}; it has to be 1 or more")
+        blocks: list[nn.Module] = []
+        for layer in range(layers):
+            blocks += [nn.Linear(hidden if layer else inputs, hidden), nn.ReLU(), nn.Dropout(0.0)]
+        self.hidden = nn.Sequential(*blocks)
+        self.output = nn.Linear(hidden, classes)
+
+    def initialise(self, generator: torch.Generator) -> None:
+        """Set all weights: N(0, 2 / fan-in) before a rectifier (He et al. 2015), biases zero.
+
+        The output layer has no rectifier, so there the variance is 1 / fan-in.
+        """
+        for layer in self.modules():
+            if isinstance(layer, nn.Linear):
+                gain = 1 if layer is self.output else 2
+                std = math.sqrt(gain / layer.in_features)
+                nn.init.normal_(layer.weight, std=std, generator=generator)
+                nn.init.zeros_(layer.bias)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Logits [batch, classes] of the inputs `x` [batch, inputs]."""
+        logits: Tensor = self.output(self.hidden(x))
+        return logits
