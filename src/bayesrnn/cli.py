@@ -1,24 +1,28 @@
 """The command line: maps commands to functions in tasks/."""
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import tyro
 
 from bayesrnn import __version__
-from bayesrnn.errors import BayesRNNError
+from bayesrnn.errors import BayesRNNError, ConfigError
 from bayesrnn.progress import say
 from bayesrnn.tasks.bench import bench
 from bayesrnn.tasks.compare import compare
-from bayesrnn.tasks.evaluate import describe, evaluate, write_json
+from bayesrnn.tasks.dynamic import RULES, DynamicOptions, tune_dynamic
+from bayesrnn.tasks.evaluate import evaluate, write_json
 from bayesrnn.tasks.generate import generate
-from bayesrnn.tasks.language_model import RunArguments, train
+from bayesrnn.tasks.language_model import train_language_model
 from bayesrnn.tasks.language_model_config import LanguageModelConfig
+from bayesrnn.tasks.mnist import MnistConfig, train_mnist
 from bayesrnn.tasks.options import command_line_type, given_options
 from bayesrnn.tasks.quickstart import quickstart
+from bayesrnn.tasks.rows import describe
+from bayesrnn.tasks.runs import RunArguments
 from bayesrnn.training import Interrupted, keep_freed_memory
 
 app = tyro.extras.SubcommandApp()
@@ -32,21 +36,41 @@ JsonFile = Annotated[
     Path | None, tyro.conf.arg(help="also write the result to this file as JSON; - for the screen")
 ]
 
-TrainLanguageModel = command_line_type(
-    "TrainLanguageModel",
-    (RunArguments, LanguageModelConfig),
-    "Options left out follow the recipe of the size and the method.",
+DynamicRule = Literal["sgd", "rms"]
+Segment = Annotated[
+    int | None, tyro.conf.arg(help="dynamic evaluation: words between updates (default: 5)")
+]
+
+_BY_RECIPE = "Options left out follow the recipe of the method (and the size)."
+LanguageModelArguments = command_line_type(
+    "LanguageModelArguments", (RunArguments, LanguageModelConfig), _BY_RECIPE
 )
+MnistArguments = command_line_type("MnistArguments", (RunArguments, MnistConfig), _BY_RECIPE)
 
 
 @train_app.command(name="lm")
-def train_language_model(
-    training: tyro.conf.OmitArgPrefixes[TrainLanguageModel],  # type: ignore[valid-type]
+def train_lm(
+    training: tyro.conf.OmitArgPrefixes[LanguageModelArguments],  # type: ignore[valid-type]
 ) -> None:
     """Train a language model, word by word.
 
     bayesrnn train lm --corpus my-novel.txt --method bbb --size tiny
     """
+    _train(train_language_model, training)
+
+
+@train_app.command(name="mnist")
+def train_digits(
+    training: tyro.conf.OmitArgPrefixes[MnistArguments],  # type: ignore[valid-type]
+) -> None:
+    """Train a feed-forward network to tell handwritten digits apart.
+
+    bayesrnn train mnist --method bbb --epochs 20
+    """
+    _train(train_mnist, training)
+
+
+def _train(train: Callable[[RunArguments, dict[str, Any]], Path], training: Any) -> None:
     given = given_options(training)
     run = {f.name: given.pop(f.name) for f in fields(RunArguments) if f.name in given}
     path = train(RunArguments(**run), given)
@@ -71,16 +95,54 @@ def evaluate_run(
     unroll: Annotated[int, tyro.conf.arg(help="words per step; does not change the result")] = 100,
     seed: Annotated[int, tyro.conf.arg(help="seed of the draws")] = 1,
     device: Device = "auto",
+    dynamic: Annotated[
+        DynamicRule | None,
+        tyro.conf.arg(
+            help="dynamic evaluation: go on learning from the text while reading it, on a copy of "
+            "the mean weights; --dynamic alone means sgd, rms adds a pull back to the trained "
+            "weights"
+        ),
+    ] = None,
+    dynamic_lr: Annotated[
+        float | None,
+        tyro.conf.arg(help="its learning rate (default: as tuned, else 0.1, for rms 5e-5)"),
+    ] = None,
+    dynamic_decay: Annotated[
+        float | None, tyro.conf.arg(help="rms: the pull back (default: as tuned, else 0.002)")
+    ] = None,
+    dynamic_segment: Segment = None,
 ) -> None:
-    """Measure the perplexity of a run.
+    """Measure how well a run predicts: perplexity for text; error and calibration for images.
 
     bayesrnn evaluate runs/mine --samples 10 --json result.json
     """
-    result = evaluate(run, split, samples, checkpoint, streams, unroll, seed, device)
+    options = DynamicOptions(dynamic or "sgd", dynamic_lr, dynamic_decay, dynamic_segment)
+    if dynamic is None and options != DynamicOptions():
+        raise ConfigError("--dynamic-lr, -decay and -segment belong to --dynamic; add it")
+    result = evaluate(
+        *(run, split, samples, checkpoint, streams, unroll, seed, device),
+        options if dynamic is not None else None,
+    )
     if json is None or str(json) != "-":
         print(describe(result))
     if json is not None:
         write_json(result, json)
+
+
+@app.command(name="tune-dynamic")
+def tune_dynamic_evaluation(
+    run: Run,
+    rule: Annotated[DynamicRule, tyro.conf.arg(help="the kind of update")] = "sgd",
+    segment: Segment = None,
+    words: Annotated[int, tyro.conf.arg(help="words of the validation text to tune on")] = 20_000,
+    checkpoint: Checkpoint = "best",
+    device: Device = "auto",
+) -> None:
+    """Find settings for `evaluate --dynamic` on the validation text, and keep them in the run.
+
+    bayesrnn tune-dynamic runs/mine --rule rms
+    """
+    print(tune_dynamic(run, rule, segment, words, checkpoint, device))
 
 
 @app.command(name="generate")
@@ -143,6 +205,16 @@ def run_bench(
         write_json(result, json)
 
 
+def _with_default_rule(arguments: Sequence[str]) -> list[str]:
+    """`--dynamic` alone means `--dynamic sgd`."""
+    spelt = list(arguments)
+    if "--dynamic" in spelt:
+        place = spelt.index("--dynamic") + 1
+        if spelt[place : place + 1] not in ([rule] for rule in RULES):
+            spelt.insert(place, RULES[0])
+    return spelt
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; gives its exit code. A user's mistake is one line, not a traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -154,7 +226,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         app.cli(
             prog="bayesrnn",
             description="Bayesian recurrent neural networks.",
-            args=arguments,
+            args=_with_default_rule(arguments),
             config=(tyro.conf.FlagCreatePairsOff,),
         )
     except Interrupted as stopped:

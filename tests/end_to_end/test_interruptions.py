@@ -26,7 +26,7 @@ def wait_for_step(process, run, step):
         time.sleep(0.002)
 
 
-@pytest.fixture(params=["bbb", "dropout"])
+@pytest.fixture(params=["bbb", "dropout", "sharpened"])
 def uninterrupted(request, train_arguments, program, tmp_path):
     arguments = [*train_arguments, "--method", request.param, "--epochs", "3"]
     code, _, errors = program(*arguments, "--out", tmp_path / "whole")
@@ -147,7 +147,7 @@ def test_resuming_with_another_text_is_refused(train_arguments, program, tiny_te
     text.write_text(tiny_text.read_text().replace("truth", "lie").replace("Bennet", "Smith"))
     code, _, errors = program(*arguments, "--epochs", "2", "--resume")
     assert code == 1
-    assert "text" in errors
+    assert "training data" in errors
     for name, before in kept.items():
         assert (tmp_path / "run" / name).read_text() == before
 

@@ -19,6 +19,8 @@ from .conftest import model_hash
         ["--method", "bbb"],
         ["--method", "bbb", "--cell", "rnn", "--tied", "--prior-per", "weight"],
         ["--method", "bbb", "--prior", "gaussian", "--optimizer", "adam", "--no-antithetic"],
+        ["--method", "sharpened", "--cell", "gru"],
+        ["--method", "sharpened", "--second-order", "--tied", "--eta-init", "0.001"],
     ],
     ids=lambda extra: "-".join(extra).replace("--", ""),
 )

@@ -6,10 +6,12 @@ import pytest
 import torch
 
 from bayesrnn.core import absolute
-from bayesrnn.methods import METHODS, Hints, Method, option
+from bayesrnn.methods import METHODS, Hints, Method, Shares, option
 from bayesrnn.random import RandomStreams
 
 HINTS = Hints(deterministic=("output.bias",), sigma_init={"*": absolute(0.1)})
+#: The objective of these tests is a summed loss.
+SHARES = Shares(epoch=0.01, minibatch=1.0)
 
 
 @pytest.fixture(params=METHODS)
@@ -27,7 +29,7 @@ def test_names_and_options():
         assert dataclasses.is_dataclass(kind.options_type)
         for field in dataclasses.fields(kind.options_type):
             assert field.metadata["help"], f"{name}: {field.name} has no help"
-    assert {"plain", "dropout", "bbb"} <= set(METHODS)
+    assert {"plain", "dropout", "bbb", "sharpened"} <= set(METHODS)
 
 
 def test_an_option_is_a_field_with_help():
@@ -47,13 +49,14 @@ def test_a_step_of_training(make_method, make_model, objective, cell, tied):
     net = method.build(make_model(cell=cell, tied=tied), HINTS)
     net.eval()  # as an evaluation would leave it
     before = {name: value.detach().clone() for name, value in net.named_parameters()}
-    loss = method.loss(net, objective, kl_share=0.01)
+    loss = method.loss(net, objective, SHARES)
     assert net.training
     assert loss.total.shape == ()
     assert loss.terms["nll"] > 0
     assert all(isinstance(value, float) for value in loss.terms.values())
+    assert loss.total.item() == pytest.approx(sum(loss.terms.values()), rel=1e-5)
     loss.total.backward()
-    torch.optim.SGD(net.parameters(), lr=0.1).step()
+    make_optimiser(method, net).step()
     for name, value in net.named_parameters():
         assert torch.equal(value, before[name]) == (not value.requires_grad), name
 
@@ -67,7 +70,7 @@ def test_the_state_to_carry_on_is_that_of_the_objective(make_method, make_model,
         seen.append(objective(network))
         return seen[-1]
 
-    loss = method.loss(net, recorded, kl_share=0.01)
+    loss = method.loss(net, recorded, SHARES)
     assert loss.state is seen[-1].state
     assert loss.terms["nll"] == seen[-1].nll.item()
 
@@ -99,11 +102,34 @@ def test_a_drawn_network_comes_from_its_generator(make_method, make_model, words
         assert torch.equal(method.mean(net)(words, None)[0], mean)
 
 
+def make_optimiser(method, net, lr=0.05):
+    """Plain gradient descent on the method's groups of parameters, as the training loop has it."""
+    groups = method.parameter_groups(net)
+    for group in groups:
+        group["lr"] = lr * group.get("lr_scale", 1.0)
+    return torch.optim.SGD(groups)
+
+
+def test_the_groups_hold_every_parameter_once(make_method, make_model):
+    method = make_method()
+    net = method.build(make_model(tied=True), HINTS)
+    grouped = [id(p) for group in method.parameter_groups(net) for p in group["params"]]
+    assert sorted(grouped) == sorted(map(id, net.parameters()))
+
+
+def test_diagnostics_are_numbers_and_the_mean_module_is_ordinary(make_method, make_model, words):
+    method = make_method()
+    module = make_model()
+    net = method.build(module, HINTS)
+    assert all(isinstance(value, float) for value in method.diagnostics(net).values())
+    assert method.mean_module(net) is module
+
+
 def train(method, net, optimiser, objective, steps):
     losses = []
     for _ in range(steps):
         optimiser.zero_grad()
-        loss = method.loss(net, objective, kl_share=0.01)
+        loss = method.loss(net, objective, SHARES)
         loss.total.backward()
         optimiser.step()
         losses.append((loss.total.item(), loss.terms))
@@ -114,7 +140,7 @@ def train(method, net, optimiser, objective, steps):
 def test_training_goes_on_as_if_never_interrupted(make_method, make_model, objective, stop):
     method = make_method()
     net = method.build(make_model(), HINTS)
-    optimiser = torch.optim.SGD(net.parameters(), lr=0.05)
+    optimiser = make_optimiser(method, net)
     train(method, net, optimiser, objective, stop)
     saved = net.state_dict()
     saved = {name: value.clone() for name, value in saved.items()}
@@ -126,7 +152,7 @@ def test_training_goes_on_as_if_never_interrupted(make_method, make_model, objec
     other.load_state_dict(saved)
     resumed.streams.restore(streams)
     resumed.restore(state)
-    optimiser = torch.optim.SGD(other.parameters(), lr=0.05)
+    optimiser = make_optimiser(resumed, other)
     assert train(resumed, other, optimiser, objective, 4) == expected
     for name, value in net.state_dict().items():
         assert torch.equal(value, other.state_dict()[name])
@@ -137,7 +163,7 @@ def test_the_seed_decides(make_method, make_model, objective):
         method = make_method(seed)
         net = method.build(make_model(), HINTS)
         torch.randn(3)  # torch's own generator has no part in it
-        return [method.loss(net, objective, 0.01).total.item() for _ in range(3)]
+        return [method.loss(net, objective, SHARES).total.item() for _ in range(3)]
 
     assert losses(0) == losses(0)
     if make_method().name != "plain":

@@ -8,15 +8,17 @@ from torch.distributions import Normal, kl_divergence
 
 from bayesrnn.core import Bayesian, Gaussian, ScaleMixture, absolute, relative
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods import METHODS, Hints
-from bayesrnn.methods.bbb import BayesByBackprop, BayesByBackpropOptions
+from bayesrnn.methods import METHODS, Hints, Shares
+from bayesrnn.methods.bbb import BayesByBackprop
+from bayesrnn.methods.variational import PosteriorOptions
 from bayesrnn.random import RandomStreams
 
 HINTS = Hints(deterministic=("output.bias",), sigma_init={"*": absolute(0.1)})
+SHARES = Shares(epoch=0.01, minibatch=1.0)
 
 
 def make_method(seed=0, **options):
-    return BayesByBackprop(BayesByBackpropOptions(**options), RandomStreams(seed))
+    return BayesByBackprop(PosteriorOptions(**options), RandomStreams(seed))
 
 
 @pytest.fixture
@@ -33,7 +35,7 @@ def draws_of(objective):
             return objective(network)
 
         for _ in range(count):
-            method.loss(net, recorded, 0.01)
+            method.loss(net, recorded, SHARES)
         return seen
 
     return draws
@@ -82,15 +84,15 @@ def test_spreads_come_from_their_stream(make_model):
 
 
 def test_the_recipes_prior_is_the_default():
-    prior = BayesByBackpropOptions().make_prior()
+    prior = PosteriorOptions().make_prior()
     assert isinstance(prior, ScaleMixture)
     expected = (0.25, math.exp(-1), math.exp(-7), "row")
     assert (prior.pi, prior.sigma1, prior.sigma2, prior.per) == expected
-    prior = BayesByBackpropOptions(
+    prior = PosteriorOptions(
         prior_pi=0.5, prior_sigma1=2.0, prior_sigma2=0.1, prior_per="weight"
     ).make_prior()
     assert (prior.pi, prior.sigma1, prior.sigma2, prior.per) == (0.5, 2.0, 0.1, "weight")
-    gaussian = BayesByBackpropOptions(prior="gaussian", prior_sigma1=0.3).make_prior()
+    gaussian = PosteriorOptions(prior="gaussian", prior_sigma1=0.3).make_prior()
     assert isinstance(gaussian, Gaussian)
     assert gaussian.sigma == 0.3
 
@@ -99,13 +101,13 @@ def test_the_recipes_prior_is_the_default():
 def test_the_loss_is_nll_plus_the_share_of_the_kl(make_model, objective, kl_weight):
     method = make_method(prior="gaussian", prior_sigma1=0.5, kl_weight=kl_weight)
     net = method.build(make_model(), HINTS).double()
-    loss = method.loss(net, objective, kl_share=0.03)
+    loss = method.loss(net, objective, Shares(0.03, 1.0))
     kl = sum(
         kl_divergence(Normal(net.module.get_parameter(name), sigma), Normal(0.0, 0.5)).sum()
         for name, sigma in net.sigmas().items()
     ).item()
     assert loss.terms.keys() == {"nll", "kl"}
-    assert loss.terms["kl"] == pytest.approx(kl, rel=1e-6)
+    assert loss.terms["kl"] == pytest.approx(0.03 * kl_weight * kl, rel=1e-6)
     expected = loss.terms["nll"] + 0.03 * kl_weight * kl
     assert loss.total.item() == pytest.approx(expected, rel=1e-6)
 
@@ -119,7 +121,7 @@ def test_one_draw_is_held_over_the_minibatch(make_model, objective):
         assert first.nll == second.nll
         return second
 
-    losses = {method.loss(net, twice, 0.01).terms["nll"] for _ in range(4)}
+    losses = {method.loss(net, twice, SHARES).terms["nll"] for _ in range(4)}
     assert len(losses) == 4
 
 
@@ -204,13 +206,13 @@ def test_drawing_to_predict_does_not_disturb_training(make_model, draws_of):
 @pytest.mark.parametrize("value", [0.0, -1.0, math.nan, math.inf])
 def test_impossible_scales(name, value):
     with pytest.raises(ConfigError, match="--" + name.replace("_", "-")):
-        BayesByBackpropOptions(**{name: value})
+        PosteriorOptions(**{name: value})
 
 
 def test_impossible_priors_are_refused_at_once():
     with pytest.raises(ConfigError):
-        BayesByBackpropOptions(prior_pi=1.5)
+        PosteriorOptions(prior_pi=1.5)
     with pytest.raises(ConfigError):
-        BayesByBackpropOptions(prior_sigma2=0.0)
+        PosteriorOptions(prior_sigma2=0.0)
     with pytest.raises(ConfigError):
-        BayesByBackpropOptions(prior="gaussian", prior_sigma1=-1.0)
+        PosteriorOptions(prior="gaussian", prior_sigma1=-1.0)

@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods import METHODS, Hints
+from bayesrnn.methods import METHODS, Hints, Shares
 from bayesrnn.methods.dropout import Dropout, DropoutOptions
 from bayesrnn.random import RandomStreams
 
@@ -46,7 +46,7 @@ def test_training_drops_and_the_mean_does_not(make_model, objective, words):
     plain = objective(make_model().eval()).nll.item()
     assert len({first, second, plain}) == 3
     assert objective(method.mean(net)).nll.item() == plain
-    assert method.loss(net, objective, kl_share=5.0).terms.keys() == {"nll"}
+    assert method.loss(net, objective, Shares(5.0, 5.0)).terms.keys() == {"nll"}
 
 
 def test_rate_zero_is_plain(make_model, objective):

@@ -92,7 +92,7 @@ def test_a_folder_with_spaces_can_be_run_again(make_run: MakeRun) -> None:
 def test_a_chart_for_every_corpus(make_run: MakeRun) -> None:
     page = Page(page_of(make_run("a"), make_run("b", corpus="wikitext-2")))
     assert page.tags.count("svg") == 2
-    assert "different corpora" in page.text
+    assert "different data" in page.text
 
 
 def test_curves_are_one_picture(make_run: MakeRun) -> None:
@@ -115,7 +115,7 @@ def test_more_sections(make_run: MakeRun) -> None:
 def test_a_fresh_run_has_a_page(make_run: MakeRun) -> None:
     page = Page(page_of(make_run("fresh", valid=())))
     assert "no finished epoch yet" in page.text
-    assert "no epoch with a validation perplexity yet" in page.text
+    assert "no epoch with a validation figure yet" in page.text
 
 
 def test_a_folder_name_that_is_not_text(make_run: MakeRun) -> None:

@@ -13,14 +13,14 @@ def test_a_run_is_summarised(make_run: MakeRun) -> None:
     kept = {"perplexity": 190.0, "samples": 0, "split": "test"}
     run = make_run("one", "bbb", valid=(900.0, 210.0, 220.0), results={"test-mean": kept})
     summary = read_summary(run)
-    assert (summary.name, summary.corpus, summary.method) == ("one", "ptb", "bbb")
+    assert (summary.name, summary.data, summary.method) == ("one", "ptb", "bbb")
     assert summary.network == "lstm 1x200"
     assert (summary.epochs_done, summary.epochs_planned) == (3, 8)
     assert summary.points[1] == EpochPoint(epoch=2, step=200, train=300.0, valid=210.0)
     assert (summary.best_valid, summary.best_epoch) == (210.0, 2)
     assert summary.results["test-mean"]["perplexity"] == 190.0
     assert summary.settings == "seed 1, 8 epochs, mixture prior per row"
-    assert summary.words_per_second == 2000
+    assert summary.items_per_second == 2000
 
 
 @pytest.mark.parametrize(
@@ -50,7 +50,7 @@ def test_a_run_without_a_finished_epoch(make_run: MakeRun) -> None:
     (run / "metrics.jsonl").unlink()
     summary = read_summary(run)
     assert (summary.points, summary.epochs_done, summary.best) == ((), 0, None)
-    assert (summary.best_valid, summary.best_epoch, summary.words_per_second) == (None,) * 3
+    assert (summary.best_valid, summary.best_epoch, summary.items_per_second) == (None,) * 3
 
 
 def test_an_infinite_perplexity_is_no_best(make_run: MakeRun) -> None:
@@ -80,11 +80,11 @@ def test_most_draws_win(make_run: MakeRun) -> None:
     }
     found["valid-samples50"] = {"perplexity": 1.0, "samples": 50, "split": "valid"}
     summary = read_summary(make_run("run", "bbb", results=found))
-    mean, drawn = summary.result("test", drawn=False), summary.result("test", drawn=True)
+    mean, drawn = summary.result("test", "mean"), summary.result("test", "samples")
     assert mean is not None
     assert drawn is not None
     assert (mean["perplexity"], drawn["perplexity"]) == (100.0, 120.0)
-    assert summary.result("train", drawn=False) is None
+    assert summary.result("train", "mean") is None
 
 
 def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
     ("file", "text", "message"),
     [
         ("config.toml", "corpus = ", "not a TOML file"),
-        ("config.toml", 'corpus = "ptb"', "does not say the method of a language model"),
+        ("config.toml", 'corpus = "ptb"', "does not say the cell of its network"),
         ("metrics.jsonl", "nonsense\n", "line 1 is not a record"),
         ("metrics.jsonl", '{"kind": "epoch"}\n', "without its number"),
         ("results/test-mean.json", "{", "not the result of an evaluation"),

@@ -5,6 +5,7 @@ import pytest
 
 from bayesrnn.cli import main
 from bayesrnn.errors import ConfigError
+from bayesrnn.methods import METHODS
 from bayesrnn.tasks import bench as module
 from bayesrnn.tasks.bench import bench
 
@@ -34,7 +35,7 @@ def test_ratios_are_to_plain_and_methods_take_turns(small_bench, capsys):
     assert result["bbb"]["ratio"] == 0.5
     assert result["plain"]["ratio"] == result["dropout"]["ratio"] == 1.0
     assert result["bbb"]["memory_ratio"] == len("bbb") / len("plain")
-    turn = ["plain", "plain", "dropout", "dropout", "bbb", "bbb"]
+    turn = [name for method in METHODS for name in (method, method)]
     assert small_bench == turn * 4  # one to warm up
     assert "0.50x" in capsys.readouterr().out
 
@@ -42,7 +43,7 @@ def test_ratios_are_to_plain_and_methods_take_turns(small_bench, capsys):
 def test_json_has_one_entry_per_method(small_bench, tmp_path, capsys):
     assert main(["bench", "--steps", "2", "--json", str(tmp_path / "bench.json")]) == 0
     found = json.loads((tmp_path / "bench.json").read_text())
-    assert set(found) == {"plain", "dropout", "bbb"}
+    assert set(found) == set(METHODS)
     assert {"ratio", "memory_ratio"} <= set(found["bbb"])
 
 

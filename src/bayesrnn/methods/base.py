@@ -31,17 +31,38 @@ class Outcome(NamedTuple):
 Objective = Callable[[Network], Outcome]
 
 
-class MinibatchLoss(NamedTuple):
-    """The number to minimise, the state to carry on, and the named terms behind the number.
+class Shares(NamedTuple):
+    """How much of a KL divergence a minibatch is charged, on the scale of its objective's loss.
 
-    gradient_norm: called after the backward pass, gives the norm of the whole gradient where the
-        method knows it without looking through all gradients again, else None.
+    epoch: of the divergence between posterior and prior, which an epoch charges once in all.
+    minibatch: of a divergence that belongs to the minibatch alone, as its summed loss does. So the
+        summed loss is that of the objective divided by this.
+    """
+
+    epoch: float
+    minibatch: float
+
+
+class MinibatchLoss(NamedTuple):
+    """The number to minimise, the state to carry on, and the named terms that add up to the number.
+
+    gradient_norm: called after the backward pass, gives the norm of the whole gradient of the first
+        parameter group where the method knows it without looking through all gradients again, else
+        None.
     """
 
     total: Tensor
     state: Any
     terms: dict[str, float]
     gradient_norm: Callable[[], float | None] = lambda: None
+
+
+class Bound(NamedTuple):
+    """An upper bound on the summed loss of a minibatch, nll + kl in nats; the state to carry on."""
+
+    nll: float
+    kl: float
+    state: Any
 
 
 @dataclass(frozen=True)
@@ -78,18 +99,31 @@ class Method(ABC, Generic[Options]):
         """What is trained, around `module`."""
 
     @abstractmethod
-    def loss(self, net: nn.Module, objective: Objective, kl_share: float) -> MinibatchLoss:
-        """The loss of one minibatch.
+    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+        """The loss of one minibatch."""
 
-        `kl_share` scales the KL divergence (or its like) so that, against the scale of the
-        objective's loss, each weight is charged once per epoch.
+    def parameter_groups(self, net: nn.Module) -> list[dict[str, Any]]:
+        """The parameters for the optimiser; each group is clipped by itself.
+
+        A group may have an `lr_scale`, a factor on the learning rate.
         """
+        return [{"params": list(net.parameters())}]
+
+    def diagnostics(self, net: nn.Module) -> dict[str, float]:
+        """Further figures for the log, too dear to compute at every step."""
+        del net
+        return {}
+
+    def mean_module(self, net: nn.Module) -> nn.Module:
+        """The ordinary module inside `net`, with the one set of weights that stands for all."""
+        return net
 
     def mean(self, net: nn.Module) -> Network:
         """The one network to predict with when there is time for only one."""
+        module = self.mean_module(net)
 
         def network(*args: Any, **kwargs: Any) -> Any:
-            return net.eval()(*args, **kwargs)
+            return module.eval()(*args, **kwargs)
 
         return network
 
@@ -104,3 +138,14 @@ class Method(ABC, Generic[Options]):
     def restore(self, state: Any) -> None:
         """Continue where `state` was taken."""
         del state
+
+
+class Bounded(ABC):
+    """A method that bounds a likelihood by networks that have seen the targets.
+
+    Only the sum, nll + kl, says something about the model; its nll alone does not.
+    """
+
+    @abstractmethod
+    def bound(self, net: nn.Module, objective: Objective, generator: torch.Generator) -> Bound:
+        """The bound on a minibatch, whose objective has to be the summed loss."""

@@ -1,70 +1,16 @@
 """bbb: Bayes by Backprop (Blundell et al. 2015; for recurrent networks, Fortunato et al. 2017)."""
 
-import math
-from dataclasses import dataclass, replace
 from functools import partial
-from typing import Any, ClassVar, Literal
+from typing import ClassVar
 
-import torch
 from torch import nn
 
-from bayesrnn.core import (
-    Bayesian,
-    Gaussian,
-    Grouping,
-    Noise,
-    Prior,
-    ScaleMixture,
-    Weights,
-    total_norm,
-)
-from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, option
-from bayesrnn.random import RandomStreams
+from bayesrnn.core import Bayesian
+from bayesrnn.methods.base import Hints, MinibatchLoss, Objective, Shares
+from bayesrnn.methods.variational import PosteriorOptions, Variational, gradient_norm
 
 
-@dataclass(frozen=True)
-class BayesByBackpropOptions:
-    """Options of Bayes by Backprop; the defaults are the authors' recipe."""
-
-    prior: Literal["mixture", "gaussian"] = option(
-        "mixture", "prior of the weights: a mixture of two Gaussians, or one Gaussian"
-    )
-    prior_pi: float = option(0.25, "mixture prior: share of the wide component")
-    prior_sigma1: float = option(
-        math.exp(-1), "standard deviation of the prior's wide component (or only one)"
-    )
-    prior_sigma2: float = option(
-        math.exp(-7), "mixture prior: standard deviation of the narrow component"
-    )
-    prior_per: Grouping = option(
-        "row", "mixture prior: which weights choose their component together"
-    )
-    sigma_scale: float = option(
-        1.0, "multiplies the recipe's initial standard deviations of the posterior"
-    )
-    kl_weight: float = option(
-        1.0, "multiplies the KL divergence; below 1 the posterior is colder than Bayes' rule says"
-    )
-    antithetic: bool = option(
-        True, "use each noise for two minibatches in a row, as +eps and -eps: saves half of it"
-    )
-
-    def __post_init__(self) -> None:
-        for name in ("sigma_scale", "kl_weight"):
-            value = getattr(self, name)
-            if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"--{name.replace('_', '-')} is {value:g}; it has to be above 0")
-        self.make_prior()
-
-    def make_prior(self) -> Prior:
-        """The prior that the options describe."""
-        if self.prior == "gaussian":
-            return Gaussian(self.prior_sigma1)
-        return ScaleMixture(self.prior_pi, self.prior_sigma1, self.prior_sigma2, self.prior_per)
-
-
-class BayesByBackprop(Method[BayesByBackpropOptions]):
+class BayesByBackprop(Variational[PosteriorOptions]):
     """Minimise the free energy: expected negative log-likelihood plus KL[q || p].
 
     The weights are drawn once per minibatch and held over all its time steps and sequences.
@@ -72,71 +18,17 @@ class BayesByBackprop(Method[BayesByBackpropOptions]):
 
     name: ClassVar[str] = "bbb"
     summary: ClassVar[str] = "Bayes by Backprop (Fortunato et al. 2017)"
-    options_type: ClassVar[type] = BayesByBackpropOptions
-
-    def __init__(self, options: BayesByBackpropOptions, streams: RandomStreams) -> None:
-        super().__init__(options, streams)
-        #: Noise that was used once and whose mirror image is due; after a restore, its seed.
-        self._unmirrored: Noise | int | None = None
+    options_type: ClassVar[type] = PosteriorOptions
 
     def build(self, module: nn.Module, hints: Hints) -> nn.Module:
         """A posterior over the module's weights."""
-        scale = self.options.sigma_scale
-        sigma_init = {
-            pattern: replace(value, low=value.low * scale, high=value.high * scale)
-            for pattern, value in hints.sigma_init.items()
-        }
-        return Bayesian(
-            module,
-            self.options.make_prior(),
-            sigma_init or None,
-            hints.deterministic,
-            generator=self.streams["sigma"],
-        )
+        return self.make_posterior(module, hints)
 
-    def loss(self, net: nn.Module, objective: Objective, kl_share: float) -> MinibatchLoss:
+    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
         """The free energy of the minibatch, from one draw."""
         assert isinstance(net, Bayesian)
-        weights = self._next_draw(net.train())
+        weights = self.next_draw(net.train())
         nll, state = objective(partial(net, weights=weights))
-        total = nll + weights.kl * (self.options.kl_weight * kl_share)
-        terms = {"nll": nll.item(), "kl": weights.kl.item()}
-        return MinibatchLoss(total, state, terms, partial(_gradient_norm, net, weights))
-
-    def sample(self, net: nn.Module, generator: torch.Generator) -> Network:
-        """The network with one draw of its weights."""
-        assert isinstance(net, Bayesian)
-        weights = net.sample(generator)
-
-        def network(*args: Any, **kwargs: Any) -> Any:
-            return net.eval()(*args, weights=weights, **kwargs)
-
-        return network
-
-    def state(self) -> Any:
-        """The seed of noise whose mirror image is due."""
-        due = self._unmirrored
-        return due.seed if isinstance(due, Noise) else due
-
-    def restore(self, state: Any) -> None:
-        """Continue where `state` was taken."""
-        self._unmirrored = state
-
-    def _next_draw(self, net: Bayesian) -> Weights:
-        due, self._unmirrored = self._unmirrored, None
-        if due is None:
-            weights = net.sample(self.streams["weights"])
-            if self.options.antithetic:
-                self._unmirrored = weights.noise
-            return weights
-        noise = due if isinstance(due, Noise) else net.noise(due)
-        return net.sample(noise=noise.mirrored())
-
-
-def _gradient_norm(net: Bayesian, weights: Weights) -> float | None:
-    """The norm of the whole gradient, most of it as a by-product of the draw's way back."""
-    if weights.squared_gradient is None:
-        return None
-    ordinary = [parameter.grad for parameter in net.deterministic_parameters()]
-    rest = total_norm([gradient for gradient in ordinary if gradient is not None])
-    return math.sqrt(weights.squared_gradient + rest**2)
+        kl = weights.kl * (self.options.kl_weight * shares.epoch)
+        terms = {"nll": nll.item(), "kl": kl.item()}
+        return MinibatchLoss(nll + kl, state, terms, partial(gradient_norm, net, weights))

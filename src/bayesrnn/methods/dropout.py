@@ -7,7 +7,15 @@ import torch
 from torch import nn
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, option
+from bayesrnn.methods.base import (
+    Hints,
+    Method,
+    MinibatchLoss,
+    Network,
+    Objective,
+    Shares,
+    option,
+)
 from bayesrnn.random import RandomStreams
 
 
@@ -50,7 +58,7 @@ class Dropout(Method[DropoutOptions]):
             )
         return module
 
-    def loss(self, net: nn.Module, objective: Objective, kl_share: float) -> MinibatchLoss:
+    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
         """The negative log-likelihood with units dropped."""
         net.train()
         with self.streams.as_default("dropout"):

@@ -6,7 +6,7 @@ from typing import ClassVar
 import torch
 from torch import nn
 
-from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective
+from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, Shares
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Plain(Method[PlainOptions]):
         """The module itself."""
         return module
 
-    def loss(self, net: nn.Module, objective: Objective, kl_share: float) -> MinibatchLoss:
+    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
         """The negative log-likelihood."""
         nll, state = objective(net.train())
         return MinibatchLoss(nll, state, {"nll": nll.item()})

@@ -35,7 +35,6 @@ mark {{ background: var(--mark); color: inherit; }}
 }}
 """
 
-_TRAIN = ("bayesrnn", "train", "lm", "--config")
 
 # The page runs no script and fetches nothing, whatever text it shows.
 _POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
@@ -62,7 +61,7 @@ def comparison_page(summaries: Sequence[RunSummary], sections: Sequence[Section]
         *sections,
         Section("Settings, and how to run it again", _settings(summaries)),
     ]
-    corpora = ", ".join(dict.fromkeys(summary.corpus for summary in summaries))
+    corpora = ", ".join(dict.fromkeys(summary.data for summary in summaries))
     runs = "1 run" if len(summaries) == 1 else f"{len(summaries)} runs"
     body = "\n".join(
         f"<section>\n<h2>{escaped(part.title)}</h2>\n{part.html}</section>" for part in parts
@@ -85,29 +84,34 @@ def comparison_page(summaries: Sequence[RunSummary], sections: Sequence[Section]
 
 
 def curves(summaries: Sequence[RunSummary]) -> str:
-    """Perplexity by epoch as one SVG picture: validation solid, train dashed."""
-    corpora = ", ".join(dict.fromkeys(summary.corpus for summary in summaries))
+    """Perplexity or error by epoch as one SVG picture: validation solid, train dashed.
+
+    The runs have to solve the same problem.
+    """
+    corpora = ", ".join(dict.fromkeys(summary.data for summary in summaries))
     series = [
         Series(name, [(point.epoch, getattr(point, split)) for point in summary.points], dashed)
         for name, summary in zip(distinct_names(summaries), summaries, strict=True)
         for split, dashed in (("valid", False), ("train", True))
     ]
-    return line_chart(series, f"Perplexity by epoch: {corpora}", "epoch", "perplexity")
+    shown = summaries[0].measure.shown if summaries else "perplexity"
+    title = f"{shown[0].upper()}{shown[1:]} by epoch: {corpora}"
+    return line_chart(series, title, "epoch", shown)
 
 
 def _settings(summaries: Sequence[RunSummary]) -> str:
     parts = []
     for name, summary in zip(distinct_names(summaries), summaries, strict=True):
-        command = shlex.join(
-            [*_TRAIN, str(summary.path / "config.toml"), "--out", f"{summary.path}-again"]
-        )
+        config = str(summary.path / "config.toml")
+        again = ["--config", config, "--out", f"{summary.path}-again"]
+        command = shlex.join(["bayesrnn", "train", summary.task, *again])
         best = (
-            f"; best validation perplexity {perplexity_text(summary.best_valid)} "
+            f"; best validation {summary.measure.shown} {perplexity_text(summary.best_valid)} "
             f"at epoch {summary.best_epoch}"
             if summary.best
-            else "; no epoch with a validation perplexity yet"
+            else "; no epoch with a validation figure yet"
         )
-        said = f"{summary.corpus}, {summary.method}, {summary.network}, {summary.settings}{best}"
+        said = f"{summary.data}, {summary.method}, {summary.network}, {summary.settings}{best}"
         lines = "\n".join(map(escaped, summary.config_text.splitlines()))
         parts.append(
             f"<h3>{escaped(name)}</h3>\n<p>{escaped(said)}</p>\n"

@@ -20,8 +20,29 @@ else:
 
 
 @dataclass(frozen=True)
+class Measure:
+    """The figure by which runs of a task are compared: how it is kept, and how it is shown."""
+
+    key: str
+    shown: str
+    factor: float = 1.0
+
+    def read(self, figures: Mapping[str, Any], prefix: str = "") -> float | None:
+        """The figure in the unit that is shown; None where there is no finite number."""
+        number = _number(figures.get(prefix + self.key))
+        return None if number is None else number * self.factor
+
+
+#: By task.
+_MEASURES = {
+    "lm": Measure("perplexity", "perplexity"),
+    "mnist": Measure("error", "error in %", 100),
+}
+
+
+@dataclass(frozen=True)
 class EpochPoint:
-    """The figures at the end of an epoch; None stands for a number that was not finite."""
+    """The figures at the end of an epoch; None stands for a number that is not there."""
 
     epoch: int
     step: int
@@ -35,7 +56,10 @@ class RunSummary:
 
     path: Path
     name: str
-    corpus: str
+    task: str
+    measure: Measure
+    #: What was learnt: a corpus, a set of images.
+    data: str
     #: Two runs with different vocabularies solve different problems; the corpus says only half.
     vocabulary: str
     method: str
@@ -46,8 +70,8 @@ class RunSummary:
     results: Mapping[str, Mapping[str, Any]]
     #: What has to be said with every result.
     settings: str
-    #: The median over the training records.
-    words_per_second: float | None
+    #: Words or images, the median over the training records.
+    items_per_second: float | None
     config_text: str
 
     @property
@@ -57,28 +81,36 @@ class RunSummary:
 
     @property
     def best(self) -> EpochPoint | None:
-        """The epoch with the lowest validation perplexity, the first of equals."""
+        """The epoch with the lowest validation figure, the first of equals."""
         found = [point for point in self.points if point.valid is not None]
         return min(found, key=lambda point: point.valid or 0.0, default=None)
 
     @property
     def best_valid(self) -> float | None:
-        """The lowest validation perplexity."""
+        """The lowest validation figure."""
         return self.best.valid if self.best else None
 
     @property
     def best_epoch(self) -> int | None:
-        """The epoch with the lowest validation perplexity."""
+        """The epoch with the lowest validation figure."""
         return self.best.epoch if self.best else None
 
-    def result(self, split: str, drawn: bool) -> Mapping[str, Any] | None:
-        """The result on a split: with the mean of the weights, or averaged over the most draws."""
+    def result(self, split: str, inference: str) -> Mapping[str, Any] | None:
+        """The result on a split by a way of prediction: "mean", "samples", "bound" or "dynamic".
+
+        Of several, the one with the most draws or else the lowest figure.
+        """
         fitting = [
             result
             for result in self.results.values()
-            if result["split"] == split and (result["samples"] > 0) == drawn
+            if result["split"] == split and _inference(result).startswith(inference)
         ]
-        return max(fitting, key=lambda result: int(result["samples"]), default=None)
+        found = [(-r["samples"], figure, r) for r in fitting if (figure := self.figure(r))]
+        return min(found, key=lambda row: row[:2])[2] if found else next(iter(fitting), None)
+
+    def figure(self, result: Mapping[str, Any]) -> float | None:
+        """The figure of a result in the unit that is shown."""
+        return self.measure.read(result)
 
 
 def read_summary(path: Path) -> RunSummary:
@@ -87,22 +119,27 @@ def read_summary(path: Path) -> RunSummary:
     config_text = run.read_config()
     config = _config(config_text, path / "config.toml")
     records = run.metrics.read()
-    corpus, options = config["corpus"], config.get("options", {})
+    task, options = config.get("task", "lm"), config.get("options", {})
+    measure = _MEASURES[task]
     return RunSummary(
         path=path,
         name=path.resolve().name,
-        corpus=corpus if isinstance(corpus, str) else " ".join(map(str, corpus)),
+        task=task,
+        measure=measure,
+        data=_words(config["images" if task == "mnist" else "corpus"]),
         vocabulary=_vocabulary(path / "vocabulary.txt", config),
         method=config["method"],
-        network=f"{config['cell']} {config['layers']}x{config['hidden']}",
+        network=f"{config.get('cell', 'mlp')} {config['layers']}x{config['hidden']}",
         epochs_planned=config["epochs"],
-        points=_points(records, run.metrics.path),
+        points=_points(records, measure, run.metrics.path),
         results=_results(path / "results"),
         settings=", ".join(
             [f"seed {config['seed']}", _counted(config["epochs"], "epoch"), *_said(options)]
         ),
-        words_per_second=_median(
-            record.get("words_per_second") for record in records if record.get("kind") == "train"
+        items_per_second=_median(
+            record.get("words_per_second", record.get("images_per_second"))
+            for record in records
+            if record.get("kind") == "train"
         ),
         config_text=config_text,
     )
@@ -113,17 +150,19 @@ def _config(text: str, path: Path) -> dict[str, Any]:
         config: dict[str, Any] = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise RunError(f"{path} is damaged: it is not a TOML file: {error}") from None
-    kinds: dict[str, Any] = {
-        "corpus": str | list,
-        "method": str,
-        "cell": str,
-        **dict.fromkeys(("layers", "hidden", "epochs", "seed"), int),
+    own: dict[str, dict[str, Any]] = {
+        "lm": {"corpus": str | list, "cell": str},
+        "mnist": {"images": str},
     }
-    for name, kind in kinds.items():
+    task = config.get("task", "lm")
+    if task not in own:
+        raise RunError(f"{path} is of a task {task!r}; there are: {', '.join(own)}")
+    common = {"method": str, **dict.fromkeys(("layers", "hidden", "epochs", "seed"), int)}
+    for name, kind in {**own[task], **common}.items():
         if not isinstance(config.get(name), kind):
             raise RunError(
-                f"{path} does not say the {name} of a language model; give the folder of a run "
-                "made by `bayesrnn train lm`"
+                f"{path} does not say the {name} of its network; give the folder of a run made by "
+                f"`bayesrnn train {task}`"
             )
     if not isinstance(config.get("options", {}), dict):
         raise RunError(f"{path} is damaged: its options are not a table")
@@ -140,7 +179,9 @@ def _vocabulary(path: Path, config: Mapping[str, Any]) -> str:
         raise RunError(f"cannot read {path}: {error.strerror}") from error
 
 
-def _points(records: Iterable[Mapping[str, Any]], path: Path) -> tuple[EpochPoint, ...]:
+def _points(
+    records: Iterable[Mapping[str, Any]], measure: Measure, path: Path
+) -> tuple[EpochPoint, ...]:
     points = {}
     for record in records:
         if record.get("kind") != "epoch":
@@ -148,13 +189,14 @@ def _points(records: Iterable[Mapping[str, Any]], path: Path) -> tuple[EpochPoin
         epoch, step = record.get("epoch"), record.get("step")
         if not isinstance(epoch, int) or not isinstance(step, int):
             raise RunError(f"{path} is damaged: it has the figures of an epoch without its number")
-        train, valid = (_number(record.get(f"{split}_perplexity")) for split in ("train", "valid"))
+        train, valid = (measure.read(record, f"{split}_") for split in ("train", "valid"))
         points[epoch] = EpochPoint(epoch, step, train, valid)
     return tuple(points[epoch] for epoch in sorted(points))
 
 
 def _results(folder: Path) -> dict[str, Mapping[str, Any]]:
     results: dict[str, Mapping[str, Any]] = {}
+    figures = {"perplexity", "error", "nll"}
     for path in sorted(folder.glob("*.json")):
         try:
             result = json.loads(path.read_bytes())
@@ -166,7 +208,9 @@ def _results(folder: Path) -> dict[str, Mapping[str, Any]]:
             isinstance(result, dict)
             and isinstance(result.get("split"), str)
             and isinstance(result.get("samples"), int)
-            and isinstance(result.get("perplexity", ""), int | float | None)
+            and isinstance(result.get("inference", ""), str)
+            and all(isinstance(result[key], int | float | None) for key in figures & result.keys())
+            and figures & result.keys()
         ):
             raise RunError(
                 f"{path} is not the result of an evaluation; remove it, or write it again with "
@@ -176,12 +220,23 @@ def _results(folder: Path) -> dict[str, Mapping[str, Any]]:
     return results
 
 
+def _inference(result: Mapping[str, Any]) -> str:
+    """The way of prediction; results of earlier versions say only how many draws."""
+    return str(result.get("inference", "samples" if result["samples"] else "mean"))
+
+
+def _words(value: str | list[Any]) -> str:
+    return value if isinstance(value, str) else " ".join(map(str, value))
+
+
 def _said(options: Mapping[str, Any]) -> list[str]:
     """The options of a method in words, without those that only detail another one."""
     said = []
     if "prior" in options:
         grouped = options["prior"] == "mixture" and "prior_per" in options
         said.append(f"{options['prior']} prior" + f" per {options['prior_per']}" * grouped)
+    if "sigma0" in options:
+        said.append(f"sigma0 {options['sigma0']}")
     if options.get("kl_weight", 1) != 1:
         said.append(f"KL weight {options['kl_weight']}")
     if "dropout" in options:

@@ -15,6 +15,17 @@ Align = Literal["left", "right"]
 _GAP = "  "
 _NARROWEST = 6
 
+#: The columns of results on the test set, by way of prediction, with what has to be said of them.
+_TEST_COLUMNS = {
+    "mean": ("test", ""),
+    "samples": ("draws", "test, probabilities averaged over that many draws of the network"),
+    "dynamic": ("dynamic", "test, with dynamic evaluation: it learns from the text that it reads"),
+    "bound": (
+        "bound",
+        "test, at most: by networks that saw the targets, and the KL that pays",
+    ),
+}
+
 
 @dataclass(frozen=True)
 class Table:
@@ -91,7 +102,7 @@ class Table:
 
 
 def comparison_table(summaries: Sequence[RunSummary]) -> Table:
-    """One line per run, in the order given, with the best validation perplexity marked."""
+    """One line per run, in the order given, with the best validation figure marked."""
     if not summaries:
         raise RunError("there are no runs to compare; give at least one run directory")
     names = distinct_names(summaries)
@@ -107,30 +118,36 @@ def comparison_table(summaries: Sequence[RunSummary]) -> Table:
         ]
         for name, summary in zip(names, summaries, strict=True)
     ]
+    measures = dict.fromkeys(summary.measure.shown for summary in summaries)
     notes = [
-        "perplexities; valid: best epoch, with the mean of the weights; "
+        f"{', '.join(measures)}; valid: best epoch, with the mean of the weights; "
         "train: same epoch, while training"
     ]
-    for title, drawn in (("test", False), ("test (draws)", True)):
-        found = [summary.result("test", drawn) for summary in summaries]
+    for inference, (title, note) in _TEST_COLUMNS.items():
+        found = [summary.result("test", inference) for summary in summaries]
         if any(found):
             header.append(title)
-            for row, result in zip(rows, found, strict=True):
-                shown = perplexity_text(result["perplexity"]) if result else "-"
-                row.append(f"{shown} ({result['samples']})" if result and drawn else shown)
-    if "test (draws)" in header:
-        notes.append("test (draws): probabilities averaged over that many draws of the network")
-    header.append("words/s")
+            for row, summary, result in zip(rows, summaries, found, strict=True):
+                shown = perplexity_text(summary.figure(result)) if result else "-"
+                draws = f" ({result['samples']})" if result and inference == "samples" else ""
+                row.append(shown + draws)
+            if note:
+                notes.append(f"{title}: {note}")
+    header.append("items/s" if len(measures) > 1 else _speed_title(summaries[0]))
     for row, summary in zip(rows, summaries, strict=True):
-        speed = summary.words_per_second
+        speed = summary.items_per_second
         row.append("-" if speed is None else f"{speed:,.0f}")
     aligns: list[Align] = ["left" if place < 3 else "right" for place in range(len(header))]
     best = _best(summaries)
     if best:
-        notes.insert(0, "* best validation perplexity")
+        notes.insert(0, "* best on the validation set")
     notes += [*_stale_notes(names, summaries), *_corpus_notes(names, summaries)]
     column = header.index("valid")
     return Table(header, rows, aligns, notes, frozenset((row, column) for row in best))
+
+
+def _speed_title(summary: RunSummary) -> str:
+    return "images/s" if summary.task == "mnist" else "words/s"
 
 
 def distinct_names(summaries: Sequence[RunSummary]) -> list[str]:
@@ -140,10 +157,10 @@ def distinct_names(summaries: Sequence[RunSummary]) -> list[str]:
 
 
 def comparable_groups(summaries: Sequence[RunSummary]) -> list[list[int]]:
-    """The places of the runs that solve the same problem: same corpus, same vocabulary."""
+    """The places of the runs that solve the same problem: same data, same vocabulary."""
     groups: dict[tuple[str, str], list[int]] = {}
     for place, summary in enumerate(summaries):
-        groups.setdefault((summary.corpus, summary.vocabulary), []).append(place)
+        groups.setdefault((summary.data, summary.vocabulary), []).append(place)
     return list(groups.values())
 
 
@@ -162,11 +179,11 @@ def _corpus_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list
     if len(groups) == 1:
         return []
     parts = [
-        f"{summaries[group[0]].corpus} ({', '.join(names[i] for i in group)})" for group in groups
+        f"{summaries[group[0]].data} ({', '.join(names[i] for i in group)})" for group in groups
     ]
     return [
-        "the runs are on different corpora or vocabularies, and perplexities can be compared only "
-        f"within one: {'; '.join(parts)}"
+        "the runs are on different data or vocabularies, and can be compared only within one: "
+        f"{'; '.join(parts)}"
     ]
 
 
@@ -175,7 +192,7 @@ def _stale_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list[
     stale = [
         name
         for name, summary in zip(names, summaries, strict=True)
-        for result in (summary.result("test", False), summary.result("test", True))
+        for result in (summary.result("test", inference) for inference in _TEST_COLUMNS)
         if result and summary.best and result.get("step", summary.best.step) != summary.best.step
     ]
     if not stale:

@@ -15,9 +15,9 @@ from bayesrnn.data import Corpus, Vocabulary
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
 from bayesrnn.progress import progress_bar
-from bayesrnn.tasks.language_model import make_trainer
-from bayesrnn.tasks.language_model_config import resolve
+from bayesrnn.tasks.language_model import LanguageModelTask
 from bayesrnn.tasks.rivals import RIVALS, installed_rivals
+from bayesrnn.tasks.runs import make_trainer
 from bayesrnn.training import RunDirectory, keep_freed_memory
 
 VOCABULARY, BATCH, UNROLL = 10_000, 20, 35
@@ -78,10 +78,11 @@ def make_step(name: str, folder: Path) -> Step:
         return RIVALS[name](text, VOCABULARY, BATCH, UNROLL)
     words = tuple(f"w{number}" for number in range(VOCABULARY))
     corpus = Corpus("benchmark", Vocabulary(words), text, text[:1000], text[:1000])
-    config = resolve(
+    task = LanguageModelTask()
+    config = task.resolve(
         {"method": name, "size": "medium", "batch_size": BATCH, "unroll": UNROLL, "device": "cpu"}
     )
-    return make_trainer(config, corpus, RunDirectory(folder), torch.device("cpu")).step
+    return make_trainer(task, config, corpus, RunDirectory(folder), torch.device("cpu")).step
 
 
 def _peak_memories(names: list[str]) -> dict[str, float]:

@@ -7,7 +7,7 @@ import torch
 from bayesrnn.core import Bayesian
 from bayesrnn.data import EOS, UNK
 from bayesrnn.evaluation import predict
-from bayesrnn.tasks.language_model import TrainedRun
+from bayesrnn.tasks.language_model import TrainedLanguageModel
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class DoubtfulSentence:
 
 
 def doubtful_sentences(
-    trained: TrainedRun, count: int = 4, marked: int = 2, samples: int = 10, seed: int = 1
+    trained: TrainedLanguageModel, count: int = 4, marked: int = 2, samples: int = 10, seed: int = 1
 ) -> list[DoubtfulSentence]:
     """Sentences of the validation text with the words that were hardest to foresee."""
     assert isinstance(trained.net, Bayesian)
@@ -36,7 +36,7 @@ def doubtful_sentences(
     return sentences
 
 
-def _sentences(trained: TrainedRun, least: int = 8, most: int = 18) -> list[list[str]]:
+def _sentences(trained: TrainedLanguageModel, least: int = 8, most: int = 18) -> list[list[str]]:
     """Sentences of middling length without unknown words, in order."""
     sentences: list[list[str]] = [[]]
     for word in trained.vocabulary.decode(trained.corpus().valid):

@@ -1,18 +1,19 @@
-"""Evaluate a run: how probable it finds a text that it did not train on."""
+"""Evaluate a run of any task on data that it did not train on."""
 
 import json
 import sys
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import torch
-
 from bayesrnn.data import SPLITS
 from bayesrnn.errors import ConfigError, RunError
-from bayesrnn.evaluation import likelihood
-from bayesrnn.progress import progress_bar
-from bayesrnn.tasks.language_model import TrainedRun, load_run
+from bayesrnn.tasks.dynamic import DynamicOptions
+from bayesrnn.tasks.image_evaluation import evaluate_images
+from bayesrnn.tasks.language_model import load_language_model
+from bayesrnn.tasks.mnist import MnistTask, load_mnist_run
+from bayesrnn.tasks.rows import Row
+from bayesrnn.tasks.runs import task_name
+from bayesrnn.tasks.text_evaluation import evaluate_text
 from bayesrnn.training import RunDirectory
 
 
@@ -22,54 +23,32 @@ def evaluate(
     samples: int = 0,
     checkpoint: str = "best",
     streams: int = 1,
-    unroll: int = 35,
+    unroll: int = 100,
     seed: int = 1,
     device: str = "auto",
-) -> dict[str, Any]:
-    """The perplexity of a run; kept in the run's results as well."""
+    dynamic: DynamicOptions | None = None,
+) -> Row:
+    """The figures of a run, a row for each way of prediction; kept in the run's results as well.
+
+    The figures of the row that was asked for also stand at the top of the result.
+    """
     if samples < 0:
         raise ConfigError(f"--samples is {samples}; it has to be 0 (the mean) or more")
-    trained = load_run(run, checkpoint, device)
-    result = evaluate_trained(trained, split, samples, streams, unroll, seed)
-    suffix = f"-samples{samples}" if samples else "-mean"
-    RunDirectory(run).write_result(f"{split}{suffix}", result)
-    return result
-
-
-def evaluate_trained(
-    trained: TrainedRun,
-    split: str,
-    samples: int,
-    streams: int = 1,
-    unroll: int = 35,
-    seed: int = 1,
-) -> dict[str, Any]:
-    """The perplexity of a loaded run on a split of its own corpus."""
     if split not in SPLITS:
         raise ConfigError(f"--split is {split}; there are: {', '.join(SPLITS)}")
-    text = getattr(trained.corpus(), split).to(trained.device)
-    with progress_bar(max(samples, 1) * (len(text) - 1), " words", "evaluating") as bar:
-        found = likelihood(
-            trained.method,
-            trained.net,
-            text,
-            samples,
-            torch.Generator().manual_seed(seed),
-            streams,
-            unroll,
-            bar.update,
-        )
-    return {
-        "perplexity": found.perplexity,
-        **asdict(found),
-        "samples": samples,
-        "method": trained.config.method,
-        "corpus": " ".join(trained.config.corpus),
-        "split": split,
-        "step": trained.step,
-        "seed": seed,
-        "streams": streams,
-    }
+    if task_name(run) == MnistTask.name:
+        if dynamic is not None:
+            raise ConfigError("--dynamic is for language models: images do not follow each other")
+        found = evaluate_images(load_mnist_run(run, checkpoint, device), split, samples, seed)
+    else:
+        trained = load_language_model(run, checkpoint, device)
+        found = evaluate_text(trained, split, samples, streams, unroll, seed, dynamic)
+    rows = found.pop("rows")
+    for row in rows:
+        RunDirectory(run).write_result(f"{split}-{row['inference']}", {**found, **row})
+    fitting = (row for row in rows if row["samples"] == samples)
+    asked = rows[-1] if dynamic is not None else next(fitting)
+    return {**found, **asked, "rows": rows}
 
 
 def write_json(value: Any, path: Path) -> None:
@@ -82,13 +61,3 @@ def write_json(value: Any, path: Path) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise RunError(f"cannot write {path}: {error.strerror}") from error
-
-
-def describe(result: dict[str, Any]) -> str:
-    """A result as one line of text."""
-    draws = result["samples"]
-    how = f"averaged over {draws} draw{'s' * (draws > 1)}" if draws else "mean weights"
-    return (
-        f"{result['corpus']} {result['split']}, {result['method']}, {how}: perplexity "
-        f"{result['perplexity']:.2f} ({result['nll']:.4f} nats a word, {result['tokens']:,} words)"
-    )

@@ -7,7 +7,7 @@ import torch
 from bayesrnn.data import EOS, UNK, Vocabulary, detokenize, sentence_tokens
 from bayesrnn.errors import ConfigError
 from bayesrnn.progress import say
-from bayesrnn.tasks.language_model import TrainedRun, load_run
+from bayesrnn.tasks.language_model import TrainedLanguageModel, load_language_model
 
 
 def generate(
@@ -21,7 +21,7 @@ def generate(
     device: str = "auto",
 ) -> str:
     """A continuation of `prompt`, as text."""
-    trained = load_run(run, checkpoint, device)
+    trained = load_language_model(run, checkpoint, device)
     tokens = prompt_tokens(prompt, trained.vocabulary)
     unknown = [token for token in tokens if token not in trained.vocabulary]
     if unknown:
@@ -42,7 +42,7 @@ def prompt_tokens(prompt: str, vocabulary: Vocabulary) -> list[str]:
 
 @torch.no_grad()
 def continuation(
-    trained: TrainedRun,
+    trained: TrainedLanguageModel,
     tokens: list[str],
     words: int,
     temperature: float = 1.0,

@@ -2,10 +2,10 @@
 
 import sys
 from collections.abc import Iterable, Mapping
-from dataclasses import MISSING, Field, field, fields, make_dataclass
+from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
 from types import UnionType
-from typing import Annotated, Any, Literal, get_args, get_origin, get_type_hints
+from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import tyro
 
@@ -36,8 +36,8 @@ def command_line_type(name: str, parts: Iterable[type], description: str) -> typ
     for item, hint in (pair for part in parts for pair in _hinted_fields(part)):
         if item.name != "options":
             made[item.name] = _argument(item, hint, "")
-    for method, item, hint in _method_options():
-        made.setdefault(item.name, _argument(item, hint, f"[{method}] "))
+    for item, hint, owners in _method_options().values():
+        made[item.name] = _argument(item, hint, f"[{', '.join(owners)}] ")
     return make_dataclass(name, made.values(), namespace={"__doc__": description}, frozen=True)
 
 
@@ -72,7 +72,7 @@ def method_options(method: str, values: Mapping[str, Any], recipe: Mapping[str, 
     own = [item.name for item in fields(options_type)]
     for name in values:
         if name not in own:
-            owners = sorted({m for m, item, _ in _method_options() if item.name == name})
+            owners = _method_options()[name].owners if is_method_option(name) else []
             has = ", ".join(map(flag, own)) if own else "none"
             known = f"it belongs to {', '.join(owners)}" if owners else "no method has it"
             raise ConfigError(
@@ -84,7 +84,7 @@ def method_options(method: str, values: Mapping[str, Any], recipe: Mapping[str, 
 
 def is_method_option(name: str) -> bool:
     """Whether some method has an option of this name."""
-    return any(item.name == name for _, item, _ in _method_options())
+    return name in _method_options()
 
 
 def check_types(config: Any) -> None:
@@ -117,7 +117,11 @@ def to_toml(values: Mapping[str, Any]) -> str:
     ]
     for name, table in values.items():
         if _table(table):
-            lines += ["", f"[{name}]", *(f"{key} = {_toml(v)}" for key, v in table.items())]
+            lines += [
+                "",
+                f"[{name}]",
+                *(f"{n} = {_toml(v)}" for n, v in table.items() if v is not None),
+            ]
     return "\n".join(lines) + "\n"
 
 
@@ -128,6 +132,10 @@ def from_toml(text: str, where: str) -> dict[str, Any]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{where} is not a TOML file: {error}") from None
     return values
+
+
+def _toml_lines(values: Mapping[str, Any]) -> list[str]:
+    return [f"{name} = {_toml(value)}" for name, value in values.items() if value is not None]
 
 
 def _table(value: Any) -> bool:
@@ -149,14 +157,27 @@ def _toml(value: Any) -> str:
 
 
 def _hinted_fields(dataclass: type) -> Iterable[tuple["Field[Any]", Any]]:
+    """The fields with their types; a class' own come before those that it inherited."""
     hints = get_type_hints(dataclass)
-    return ((item, hints[item.name]) for item in fields(dataclass))
+    bases = [base for base in dataclass.__bases__ if is_dataclass(base)]
+    inherited = {item.name for base in bases for item in fields(base)}
+    ordered = sorted(fields(dataclass), key=lambda item: item.name in inherited)
+    return ((item, hints[item.name]) for item in ordered)
 
 
-def _method_options() -> Iterable[tuple[str, "Field[Any]", Any]]:
+class _MethodOption(NamedTuple):
+    field: "Field[Any]"
+    hint: Any
+    owners: list[str]
+
+
+def _method_options() -> dict[str, _MethodOption]:
+    """The options of all methods by name, each with the methods that have it."""
+    found: dict[str, _MethodOption] = {}
     for name, method in METHODS.items():
         for item, hint in _hinted_fields(method.options_type):
-            yield name, item, hint
+            found.setdefault(item.name, _MethodOption(item, hint, [])).owners.append(name)
+    return found
 
 
 def _default(item: "Field[Any]") -> str:

@@ -11,7 +11,8 @@ from bayesrnn.tasks.compare import compare
 from bayesrnn.tasks.doubts import doubtful_sentences
 from bayesrnn.tasks.evaluate import evaluate
 from bayesrnn.tasks.generate import continuation, prompt_tokens
-from bayesrnn.tasks.language_model import RunArguments, load_run, train
+from bayesrnn.tasks.language_model import load_language_model, train_language_model
+from bayesrnn.tasks.runs import RunArguments
 
 METHODS = ("plain", "dropout", "bbb")
 PROMPT = "it is a truth universally acknowledged, that"
@@ -22,9 +23,10 @@ def quickstart(out: Path, seed: int) -> None:
     runs = [out / method for method in METHODS]
     for number, (method, run) in enumerate(zip(METHODS, runs, strict=True), start=1):
         say(f"\n[{number}/{len(METHODS)}] {method} on Pride and Prejudice")
-        train(RunArguments(out=run, resume=True), {"method": method, "size": "tiny", "seed": seed})
+        given = {"method": method, "size": "tiny", "seed": seed}
+        train_language_model(RunArguments(out=run, resume=True), given)
         evaluate(run, "test")
-    trained = load_run(runs[-1])
+    trained = load_language_model(runs[-1])
     evaluate(runs[-1], "test", samples=10)
     text = detokenize(
         continuation(trained, prompt_tokens(PROMPT, trained.vocabulary), 60, seed=seed)

@@ -1,11 +1,12 @@
 """Sizes of language models, and how each method trains them unless told otherwise.
 
-Networks and schedules of `plain` and `dropout` are those of Zaremba et al. (2014); `bbb` follows
-the code that Fortunato et al. released. `tiny` is our own: minutes on two cores.
+Networks and schedules of `plain` and `dropout` are those of Zaremba et al. (2014); `bbb` and
+`sharpened` follow the code that Fortunato et al. released. `tiny` is our own: minutes on two cores.
 """
 
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import dataclass, replace
+
+from bayesrnn.tasks.configuration import Recipe
 
 
 @dataclass(frozen=True)
@@ -16,29 +17,13 @@ class Size:
     layers: int
 
 
-@dataclass(frozen=True)
-class Recipe:
-    """Settings under which a method is known to work at a size."""
+@dataclass(frozen=True, kw_only=True)
+class TextRecipe(Recipe):
+    """Settings under which a method is known to train a language model."""
 
     unroll: int
-    epochs: int
-    hold_epochs: int
-    decay: float
     #: Initial weights: uniform within +-this, or truncated normals by fan-in if 0.
     init: float
-    clip: float = 5.0
-    lr: float = 1.0
-    batch_size: int = 20
-    options: dict[str, Any] = field(default_factory=dict)
-
-    def stretched(self, epochs: int) -> "Recipe":
-        """The same course in another number of epochs: same share of constant rate, same end."""
-        if epochs == self.epochs:
-            return self
-        hold = max(1, round(self.hold_epochs * epochs / self.epochs))
-        end = self.decay ** (self.epochs - self.hold_epochs)
-        decay = end ** (1 / max(1, epochs - hold))
-        return replace(self, epochs=epochs, hold_epochs=hold, decay=decay)
 
 
 SIZES = {
@@ -49,10 +34,10 @@ SIZES = {
 }
 
 _PLAIN = {
-    "tiny": Recipe(unroll=35, epochs=11, hold_epochs=3, decay=0.5, init=0.1),
-    "small": Recipe(unroll=20, epochs=13, hold_epochs=4, decay=0.5, init=0.1),
-    "medium": Recipe(unroll=35, epochs=39, hold_epochs=6, decay=0.8, init=0.05),
-    "large": Recipe(unroll=35, epochs=55, hold_epochs=14, decay=1 / 1.15, init=0.04, clip=10.0),
+    "tiny": TextRecipe(unroll=35, epochs=11, hold_epochs=3, decay=0.5, init=0.1),
+    "small": TextRecipe(unroll=20, epochs=13, hold_epochs=4, decay=0.5, init=0.1),
+    "medium": TextRecipe(unroll=35, epochs=39, hold_epochs=6, decay=0.8, init=0.05),
+    "large": TextRecipe(unroll=35, epochs=55, hold_epochs=14, decay=1 / 1.15, init=0.04, clip=10.0),
 }
 _DROPOUT = {
     "tiny": replace(_PLAIN["tiny"], hold_epochs=7, options={"dropout": 0.5}),
@@ -60,16 +45,16 @@ _DROPOUT = {
     "medium": replace(_PLAIN["medium"], options={"dropout": 0.5}),
     "large": replace(_PLAIN["large"], options={"dropout": 0.65}),
 }
-_AUTHORS = Recipe(unroll=35, epochs=70, hold_epochs=21, decay=0.9, init=0.0)
+_AUTHORS = TextRecipe(unroll=35, epochs=70, hold_epochs=21, decay=0.9, init=0.0)
 _BBB = {
     "tiny": replace(_AUTHORS, epochs=11, hold_epochs=7, decay=0.5),
     "small": _AUTHORS,
     "medium": _AUTHORS,
     "large": _AUTHORS,
 }
-_RECIPES = {"dropout": _DROPOUT, "bbb": _BBB}
+_RECIPES = {"dropout": _DROPOUT, "bbb": _BBB, "sharpened": _BBB}
 
 
-def recipe_for(method: str, size: str) -> Recipe:
+def recipe_for(method: str, size: str) -> TextRecipe:
     """The recipe of a method at a size; methods without one of their own train like `plain`."""
     return _RECIPES.get(method, _PLAIN)[size]

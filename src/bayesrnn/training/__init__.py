@@ -2,20 +2,24 @@
 
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
 from bayesrnn.training.interrupts import Interrupted
-from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.loop import LoopSettings, Problem, Trainer
 from bayesrnn.training.memory import keep_freed_memory
 from bayesrnn.training.optimisation import Schedule, default_lr, make_optimiser
 from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.weighting import WEIGHTINGS, kl_weight
 
 __all__ = [
+    "WEIGHTINGS",
     "Checkpoint",
     "CheckpointStore",
     "Interrupted",
     "LoopSettings",
+    "Problem",
     "RunDirectory",
     "Schedule",
     "Trainer",
     "default_lr",
     "keep_freed_memory",
+    "kl_weight",
     "make_optimiser",
 ]

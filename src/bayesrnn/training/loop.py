@@ -12,28 +12,66 @@ from torch.utils._pytree import tree_map_only
 
 from bayesrnn.data import Batch
 from bayesrnn.errors import CheckpointError, ConfigError, TrainingDivergedError
-from bayesrnn.methods import Method, Objective
+from bayesrnn.methods import Method, Objective, Shares
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
 from bayesrnn.training.interrupts import Interrupted, StopWish, stop_wish
 from bayesrnn.training.optimisation import Schedule, clip_gradients
 from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.weighting import kl_weight
 
 
 class Minibatches(Protocol):
     """The minibatches of an epoch, by number, so that training can go on in the middle of one."""
+
+    @property
+    def sequences(self) -> int:
+        """How many sequences, or examples, lie side by side in a minibatch."""
+        ...
+
+    @property
+    def steps(self) -> int:
+        """How many predictions a minibatch has for each of them."""
+        ...
 
     def __len__(self) -> int: ...
 
     def __getitem__(self, number: int) -> Batch: ...
 
 
+class Problem(Protocol):
+    """What is learnt: the data, the loss, and the figures that tell how well it went."""
+
+    @property
+    def unit(self) -> str:
+        """What is counted, in the singular: a word, an image."""
+        ...
+
+    @property
+    def measure(self) -> str:
+        """The figure of `validate` that is lowest in the best epoch."""
+        ...
+
+    def minibatches(self, epoch: int) -> Minibatches:
+        """The minibatches of an epoch, counted from 0; every epoch has as many."""
+        ...
+
+    def objective(self, batch: Batch, state: Any) -> Objective:
+        """The loss of a minibatch from a carried state: summed over steps, mean over sequences."""
+        ...
+
+    def figures(self, nll: float) -> dict[str, float]:
+        """A mean loss as the figure that people of the field read."""
+        ...
+
+    def validate(self) -> dict[str, float]:
+        """The figures on the validation set."""
+        ...
+
+
 #: Seconds between lines of progress where there is no terminal for a bar.
 LINE_SECONDS = 60
-
-#: From a minibatch and the carried state to what runs a network on it.
-MakeObjective = Callable[[Batch, Any], Objective]
 
 
 @dataclass(frozen=True)
@@ -44,6 +82,7 @@ class LoopSettings:
     schedule: Schedule
     clip: float | None
     save_minutes: float
+    kl_weighting: str = "uniform"
     log_every: int = 50
 
 
@@ -70,9 +109,7 @@ class Trainer:
         self,
         net: nn.Module,
         method: Method[Any],
-        batches: Minibatches,
-        make_objective: MakeObjective,
-        validate: Callable[[], float],
+        problem: Problem,
         optimiser: torch.optim.Optimizer,
         settings: LoopSettings,
         streams: RandomStreams,
@@ -80,25 +117,23 @@ class Trainer:
         fingerprint: str,
         observe: Callable[[dict[str, Any]], None] | None = None,
     ) -> None:
-        self.net, self.method, self.batches = net, method, batches
-        self.make_objective, self.validate = make_objective, validate
+        self.net, self.method, self.problem = net, method, problem
         self.optimiser, self.settings, self.streams = optimiser, settings, streams
         self.run, self.store = run, CheckpointStore(run.path)
         self.fingerprint, self.observe = fingerprint, observe
         self.position = Position()
-        self.words_per_batch = batches[0].targets.numel()
-        self.steps = batches[0].targets.shape[0]
-        #: The loss of a minibatch is a sum over time and a mean over its sequences; on that scale
-        #: this share charges each weight once per epoch.
-        self.kl_share = 1 / (batches[0].targets.shape[1] * len(batches))
+        self.batches = problem.minibatches(0)
+        self.items_per_batch = self.batches.sequences * self.batches.steps
 
     def train(self) -> None:
         """Train to the last epoch, from wherever `position` is."""
         position, settings = self.position, self.settings
-        total = settings.epochs * len(self.batches) * self.words_per_batch
-        done = position.step * self.words_per_batch
-        with stop_wish() as wish, progress_bar(total, " words", "training", done) as bar:
+        total = settings.epochs * len(self.batches) * self.items_per_batch
+        done = position.step * self.items_per_batch
+        unit = f" {self.problem.unit}s"
+        with stop_wish() as wish, progress_bar(total, unit, "training", done) as bar:
             while position.epoch < settings.epochs:
+                self.batches = self.problem.minibatches(position.epoch)
                 self._train_epoch(wish, bar)
                 self._finish_epoch()
 
@@ -106,23 +141,25 @@ class Trainer:
         position = self.position
         lr = self.settings.schedule.at(position.epoch)
         for group in self.optimiser.param_groups:
-            group["lr"] = lr
+            group["lr"] = lr * group.get("lr_scale", 1.0)
         last_save = last_log = last_line = time.monotonic()
         logged_step = position.step
         while position.minibatch < len(self.batches):
             terms, norm = self.step()
-            bar.update(self.words_per_batch)
+            bar.update(self.items_per_batch)
             bar.set_postfix_str(self._brief(terms, norm), refresh=False)
             now = time.monotonic()
             if position.step % self.settings.log_every == 0:
-                words = (position.step - logged_step) * self.words_per_batch
+                items = (position.step - logged_step) * self.items_per_batch
+                speed = round(items / max(now - last_log, 1e-9))
                 self._log(
                     "train",
-                    perplexity=_perplexity(terms["nll"] / self.steps),
+                    **self.problem.figures(terms["nll"] / self.batches.steps),
                     gradient_norm=norm,
                     lr=lr,
-                    words_per_second=round(words / max(now - last_log, 1e-9)),
-                    **self._per_word(terms),
+                    **{f"{self.problem.unit}s_per_second": speed},
+                    **self._per_item(terms),
+                    **self.method.diagnostics(self.net),
                 )
                 last_log, logged_step = now, position.step
             if bar.disable and now - last_line > LINE_SECONDS:
@@ -141,14 +178,18 @@ class Trainer:
 
     def step(self) -> tuple[dict[str, float], float]:
         """One update of the weights; gives the terms of the loss and the norm of the gradient."""
-        position = self.position
-        objective = self.make_objective(self.batches[position.minibatch], position.state)
-        total, state, terms, known_norm = self.method.loss(self.net, objective, self.kl_share)
+        position, batches = self.position, self.batches
+        objective = self.problem.objective(batches[position.minibatch], position.state)
+        weight = kl_weight(self.settings.kl_weighting, position.minibatch, len(batches))
+        shares = Shares(epoch=weight / batches.sequences, minibatch=1 / batches.sequences)
+        total, state, terms, known_norm = self.method.loss(self.net, objective, shares)
         total.backward()  # type: ignore[no-untyped-call]
-        norm = clip_gradients(self.net.parameters(), self.settings.clip, known_norm())
-        if not (math.isfinite(total.item()) and math.isfinite(norm)):
+        first, *others = (group["params"] for group in self.optimiser.param_groups)
+        norm = clip_gradients(first, self.settings.clip, known_norm())
+        norms = [norm, *(clip_gradients(group, self.settings.clip) for group in others)]
+        if not all(map(math.isfinite, (total.item(), *norms))):
             raise TrainingDivergedError(
-                f"the loss became {total.item():g} and the gradient's norm {norm:g} at step "
+                f"the loss became {total.item():g} and the gradient's norm {max(norms):g} at step "
                 f"{position.step + 1} (epoch {position.epoch + 1}); nothing of it is saved: the "
                 "last checkpoint is from before. Try a lower --lr, a lower --clip, or another "
                 "--seed, with a new --out"
@@ -162,24 +203,22 @@ class Trainer:
         return terms, norm
 
     def _finish_epoch(self) -> None:
-        position = self.position
-        nll = position.epoch_nll / (len(self.batches) * self.steps)
-        valid_nll = self.validate()
-        best = position.best is None or valid_nll < position.best
+        position, measure = self.position, self.problem.measure
+        nll = position.epoch_nll / (len(self.batches) * self.batches.steps)
+        train, valid = self.problem.figures(nll), self.problem.validate()
+        best = position.best is None or valid[measure] < position.best
         if best:
-            position.best = valid_nll
+            position.best = valid[measure]
         position.epoch += 1
         position.minibatch, position.epoch_nll, position.state = 0, 0.0, None
         self._log(
             "epoch",
-            train_perplexity=_perplexity(nll),
-            valid_perplexity=_perplexity(valid_nll),
-            valid_nll=valid_nll,
+            **{f"train_{name}": value for name, value in train.items()},
+            **{f"valid_{name}": value for name, value in valid.items()},
         )
         say(
-            f"epoch {position.epoch}/{self.settings.epochs}  train perplexity "
-            f"{_perplexity(nll):8.2f}  validation perplexity {_perplexity(valid_nll):8.2f}"
-            f"{'  (best so far)' if best else ''}"
+            f"epoch {position.epoch}/{self.settings.epochs}  train {_shown(train)}"
+            f"  validation {_shown({measure: valid[measure]})}{'  (best so far)' if best else ''}"
         )
         self.save(best)
 
@@ -202,8 +241,8 @@ class Trainer:
         try:
             if state["fingerprint"] != self.fingerprint:
                 raise ConfigError(
-                    f"the training text is not the one that {self.run.path} was started with; "
-                    "give back the same text, or start a new run with another --out"
+                    f"the training data is not what {self.run.path} was started with; "
+                    "give back the same data, or start a new run with another --out"
                 )
             self.net.load_state_dict(checkpoint.model)
             self.optimiser.load_state_dict(state["optimiser"])
@@ -227,25 +266,27 @@ class Trainer:
         if self.observe is not None:
             self.observe(record)
 
-    def _per_word(self, terms: dict[str, float]) -> dict[str, float]:
-        """The terms of the loss beside the nll, spread over the words of an epoch."""
-        words = len(self.batches) * self.words_per_batch
-        return {f"{name}_per_word": terms[name] / words for name in terms if name != "nll"}
+    def _per_item(self, terms: dict[str, float]) -> dict[str, float]:
+        """The terms of the loss beside the nll, per prediction."""
+        unit, steps = self.problem.unit, self.batches.steps
+        return {f"{name}_per_{unit}": terms[name] / steps for name in terms if name != "nll"}
 
     def _brief(self, terms: dict[str, float], norm: float) -> str:
         others = "".join(
-            f" {name.replace('_per_word', '/word')} {value:.2f}"
-            for name, value in self._per_word(terms).items()
+            f" {name.replace('_per_', '/').replace('_', ' ')} {value:.2f}"
+            for name, value in self._per_item(terms).items()
         )
-        done = max(self.position.minibatch, 1)
-        perplexity = _perplexity(self.position.epoch_nll / (done * self.steps))
+        done = max(self.position.minibatch, 1) * self.batches.steps
+        figures = _shown(self.problem.figures(self.position.epoch_nll / done))
         epoch = f"epoch {self.position.epoch + 1}/{self.settings.epochs}"
-        return f"{epoch} perplexity {perplexity:.1f}{others} gradient {norm:.1f}"
+        return f"{epoch} {figures}{others} gradient {norm:.1f}"
 
 
-def _perplexity(nll: float) -> float:
-    """exp(nll), and infinity where that is too large to write down."""
-    return math.exp(nll) if nll < 700 else math.inf
+def _shown(figures: dict[str, float]) -> str:
+    return ", ".join(
+        f"{name} {value:8.2%}" if name == "error" else f"{name} {value:8.2f}"
+        for name, value in figures.items()
+    )
 
 
 def _detached(state: Any) -> Any:

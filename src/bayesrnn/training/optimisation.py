@@ -3,6 +3,7 @@
 import inspect
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -50,15 +51,15 @@ def default_lr(name: str) -> float:
 
 
 def make_optimiser(
-    name: str, parameters: Iterable[nn.Parameter], lr: float, weight_decay: float
+    name: str, groups: list[dict[str, Any]], lr: float, weight_decay: float
 ) -> torch.optim.Optimizer:
-    """A torch optimiser, by the name of its class in upper or lower case."""
+    """A torch optimiser for groups of parameters, by its class's name in upper or lower case."""
     make = _optimiser_type(name)
     options = {"lr": lr} | ({"weight_decay": weight_decay} if weight_decay else {})
     refused = set(options) - set(inspect.signature(make).parameters)
     if refused:
         raise ConfigError(f"--optimizer {name} has no option {', '.join(sorted(refused))}")
-    return make(parameters, **options)
+    return make(groups, **options)
 
 
 def clip_gradients(

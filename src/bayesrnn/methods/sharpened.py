@@ -1,0 +1,134 @@
+"""sharpened: Bayes by Backprop with posterior sharpening (Fortunato et al. 2017, section 4)."""
+
+import math
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar
+
+import torch
+from torch import Tensor, nn
+
+from bayesrnn.core import Bayesian, Sharpening, Weights, total_norm
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import (
+    Bound,
+    Bounded,
+    Hints,
+    MinibatchLoss,
+    Objective,
+    Shares,
+    option,
+)
+from bayesrnn.methods.variational import (
+    PosteriorOptions,
+    Variational,
+    gradient_norm,
+    require,
+)
+
+
+@dataclass(frozen=True)
+class SharpenedOptions(PosteriorOptions):
+    """Options of posterior sharpening, beside those of Bayes by Backprop."""
+
+    sigma0: float = option(0.02, "standard deviation of sharpened weights around their mean")
+    eta_init: float | None = option(
+        None, "initial step of each weight down the gradient of the summed loss (default: sigma0^2)"
+    )
+    eta_lr: float = option(
+        0.002, "learning rate of the steps as a share of --lr; 0 keeps them as they are"
+    )
+    sharpen_clip: float = option(
+        200.0, "largest norm of the summed loss' gradient that sharpens; 0 for no limit"
+    )
+    second_order: bool = option(
+        False, "differentiate through the gradient that sharpens as well: slower"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, ("sigma0",), above=0)
+        require(self, ("eta_lr", "sharpen_clip"), at_least=0)
+        if self.eta_init is not None and not math.isfinite(self.eta_init):
+            raise ConfigError(f"--eta-init is {self.eta_init:g}; it has to be finite")
+
+
+class Sharpened(Variational[SharpenedOptions], Bounded):
+    """Move each draw phi of the weights towards the minibatch at hand, and charge for the move.
+
+    theta ~ N(phi - eta * g, sigma0^2), where g is the gradient of the minibatch's summed loss at
+    phi and the step eta of each weight is learnt. Both passes start from the same recurrent state.
+    """
+
+    name: ClassVar[str] = "sharpened"
+    summary: ClassVar[str] = "bbb with posterior sharpening (Fortunato et al. 2017)"
+    options_type: ClassVar[type] = SharpenedOptions
+
+    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+        """A posterior over the module's weights, with a step for each."""
+        sharpening = Sharpening(self.options.sigma0, self.options.eta_init)
+        net = self.make_posterior(module, hints, sharpening)
+        for eta in net.eta_parameters():
+            eta.requires_grad_(self.options.eta_lr > 0)
+        return net
+
+    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+        """The free energy of the minibatch with sharpened weights."""
+        assert isinstance(net, Bayesian)
+        phi = self.next_draw(net.train())
+        before, _ = objective(partial(net, weights=phi))
+        theta = self._sharpened(net, phi, before / shares.minibatch, self.streams["sharpening"])
+        nll, state = objective(partial(net, weights=theta))
+        kl = theta.kl * (self.options.kl_weight * shares.epoch)
+        minibatch_kl = theta.minibatch_kl * shares.minibatch
+        terms = {"nll": nll.item(), "kl": kl.item(), "minibatch_kl": minibatch_kl.item()}
+        known_norm = partial(gradient_norm, net, theta)
+        return MinibatchLoss(nll + kl + minibatch_kl, state, terms, known_norm)
+
+    def bound(self, net: nn.Module, objective: Objective, generator: torch.Generator) -> Bound:
+        """NLL + KL of one sharpened draw around the posterior mean."""
+        assert isinstance(net, Bayesian)
+        net.eval()
+        phi = net.mean()
+        with torch.enable_grad():
+            before, _ = objective(partial(net, weights=phi))
+        with torch.no_grad():
+            theta = self._sharpened(net, phi, before, generator)
+            nll, state = objective(partial(net, weights=theta))
+        return Bound(nll.item(), theta.minibatch_kl.item(), state)
+
+    def parameter_groups(self, net: nn.Module) -> list[dict[str, Any]]:
+        """The steps apart from the rest, with a lower rate: the KL's curvature is g^2 / sigma0^2.
+
+        Weight decay is not for them.
+        """
+        assert isinstance(net, Bayesian)
+        steps = net.eta_parameters()
+        own = {id(eta) for eta in steps}
+        rest = [parameter for parameter in net.parameters() if id(parameter) not in own]
+        if not self.options.eta_lr:
+            return [{"params": rest}]
+        group = {"params": steps, "lr_scale": self.options.eta_lr, "weight_decay": 0.0}
+        return [{"params": rest}, group]
+
+    def diagnostics(self, net: nn.Module) -> dict[str, float]:
+        """The size of the steps (root mean square) and the share that goes uphill."""
+        assert isinstance(net, Bayesian)
+        steps = [eta.detach() for eta in net.eta_parameters()]
+        count = sum(eta.numel() for eta in steps)
+        negative = sum(int((eta < 0).sum()) for eta in steps)
+        return {
+            "eta_rms": total_norm(steps) / math.sqrt(count),
+            "eta_negative_share": negative / count,
+        }
+
+    def _sharpened(
+        self, net: Bayesian, phi: Weights, summed: Tensor, generator: torch.Generator
+    ) -> Weights:
+        return net.sharpen(
+            phi,
+            summed,
+            generator=generator,
+            clip=self.options.sharpen_clip or None,
+            second_order=self.options.second_order and torch.is_grad_enabled(),
+        )

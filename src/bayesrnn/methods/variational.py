@@ -1,0 +1,147 @@
+"""What the methods with a Gaussian posterior over the weights share."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Any, Literal, TypeVar
+
+import torch
+from torch import nn
+
+from bayesrnn.core import (
+    Bayesian,
+    Gaussian,
+    Grouping,
+    Noise,
+    Prior,
+    ScaleMixture,
+    Sharpening,
+    Weights,
+    total_norm,
+)
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import Hints, Method, Network, option
+from bayesrnn.random import RandomStreams
+
+
+@dataclass(frozen=True)
+class PosteriorOptions:
+    """Prior, posterior and draws; the defaults are the authors' recipe."""
+
+    prior: Literal["mixture", "gaussian"] = option(
+        "mixture", "prior of the weights: a mixture of two Gaussians, or one Gaussian"
+    )
+    prior_pi: float = option(0.25, "mixture prior: share of the wide component")
+    prior_sigma1: float = option(
+        math.exp(-1), "standard deviation of the prior's wide component (or only one)"
+    )
+    prior_sigma2: float = option(
+        math.exp(-7), "mixture prior: standard deviation of the narrow component"
+    )
+    prior_per: Grouping = option(
+        "row", "mixture prior: which weights choose their component together"
+    )
+    sigma_scale: float = option(
+        1.0, "multiplies the recipe's initial standard deviations of the posterior"
+    )
+    kl_weight: float = option(
+        1.0, "multiplies the KL divergence; below 1 the posterior is colder than Bayes' rule says"
+    )
+    antithetic: bool = option(
+        True, "use each noise for two minibatches in a row, as +eps and -eps: saves half of it"
+    )
+
+    def __post_init__(self) -> None:
+        require(self, ("sigma_scale", "kl_weight"), above=0)
+        self.make_prior()
+
+    def make_prior(self) -> Prior:
+        """The prior that the options describe."""
+        if self.prior == "gaussian":
+            return Gaussian(self.prior_sigma1)
+        return ScaleMixture(self.prior_pi, self.prior_sigma1, self.prior_sigma2, self.prior_per)
+
+
+Options = TypeVar("Options", bound=PosteriorOptions)
+
+
+class Variational(Method[Options]):
+    """A method whose network is a `Bayesian`, drawn once per minibatch."""
+
+    def __init__(self, options: Options, streams: RandomStreams) -> None:
+        super().__init__(options, streams)
+        #: Noise that was used once and whose mirror image is due; after a restore, its seed.
+        self._unmirrored: Noise | int | None = None
+
+    def make_posterior(
+        self, module: nn.Module, hints: Hints, sharpening: Sharpening | None = None
+    ) -> Bayesian:
+        """A posterior over the module's weights."""
+        scale = self.options.sigma_scale
+        sigma_init = {
+            pattern: replace(value, low=value.low * scale, high=value.high * scale)
+            for pattern, value in hints.sigma_init.items()
+        }
+        return Bayesian(
+            module,
+            self.options.make_prior(),
+            sigma_init or None,
+            hints.deterministic,
+            generator=self.streams["sigma"],
+            sharpening=sharpening,
+        )
+
+    def mean_module(self, net: nn.Module) -> nn.Module:
+        """The module with the posterior mean."""
+        assert isinstance(net, Bayesian)
+        return net.module
+
+    def sample(self, net: nn.Module, generator: torch.Generator) -> Network:
+        """The network with one draw of its weights."""
+        assert isinstance(net, Bayesian)
+        weights = net.sample(generator)
+
+        def network(*args: Any, **kwargs: Any) -> Any:
+            return net.eval()(*args, weights=weights, **kwargs)
+
+        return network
+
+    def state(self) -> Any:
+        """The seed of noise whose mirror image is due."""
+        due = self._unmirrored
+        return due.seed if isinstance(due, Noise) else due
+
+    def restore(self, state: Any) -> None:
+        """Continue where `state` was taken."""
+        self._unmirrored = state
+
+    def next_draw(self, net: Bayesian) -> Weights:
+        """The draw of the next minibatch: a fresh one, or the mirror image of the last one."""
+        due, self._unmirrored = self._unmirrored, None
+        if due is None:
+            weights = net.sample(self.streams["weights"])
+            if self.options.antithetic:
+                self._unmirrored = weights.noise
+            return weights
+        noise = due if isinstance(due, Noise) else net.noise(due)
+        return net.sample(noise=noise.mirrored())
+
+
+def gradient_norm(net: Bayesian, weights: Weights) -> float | None:
+    """The norm of the gradient by means and deviations, most of it a by-product of the way back."""
+    if weights.squared_gradient is None:
+        return None
+    ordinary = [parameter.grad for parameter in net.deterministic_parameters()]
+    rest = total_norm([gradient for gradient in ordinary if gradient is not None])
+    return math.sqrt(weights.squared_gradient + rest**2)
+
+
+def require(
+    options: Any, names: Iterable[str], above: float = -math.inf, at_least: float = -math.inf
+) -> None:
+    """Refuse options that are not finite, or too small."""
+    for name in names:
+        value = getattr(options, name)
+        if not math.isfinite(value) or value <= above or value < at_least:
+            least = f"above {above:g}" if above > at_least else f"{at_least:g} or more"
+            raise ConfigError(f"--{name.replace('_', '-')} is {value:g}; it has to be {least}")

@@ -1,0 +1,36 @@
+"""How well a classifier tells images apart, and how honest its probabilities are."""
+
+from dataclasses import asdict
+
+import torch
+
+from bayesrnn.evaluation import classification, example_minibatches, likelihood_bound
+from bayesrnn.methods import Bounded
+from bayesrnn.progress import progress_bar
+from bayesrnn.tasks.mnist import MnistConfig, MnistTask, on_device
+from bayesrnn.tasks.rows import Row, about, inference_rows
+from bayesrnn.tasks.runs import TrainedRun
+
+
+def evaluate_images(
+    trained: TrainedRun[MnistConfig], split: str, samples: int = 0, seed: int = 1
+) -> Row:
+    """The rows of a classifier of digits on a split of its own images."""
+    data = on_device(getattr(MnistTask().load(trained.config), split), trained.device)
+
+    def averaged(draws: int) -> Row:
+        generator = torch.Generator().manual_seed(seed)
+        with progress_bar(max(draws, 1) * len(data), " images", "evaluating") as bar:
+            found = classification(
+                *(trained.method, trained.net, data.images, data.labels, draws, generator),
+                bar.update,
+            )
+        return asdict(found)
+
+    def bounded(method: Bounded) -> Row:
+        minibatches = example_minibatches(data.images, data.labels, trained.config.batch_size)
+        generator = torch.Generator().manual_seed(seed)
+        return asdict(likelihood_bound(method, trained.net, minibatches, generator))
+
+    rows = inference_rows(trained, samples, averaged, bounded)
+    return {**about(trained, split, seed), "images": trained.config.images, "rows": rows}

@@ -1,0 +1,92 @@
+"""The rows of an evaluation: one for each way of prediction, and how they read."""
+
+from collections.abc import Callable
+from typing import Any
+
+from bayesrnn.methods import Bounded
+from bayesrnn.tasks.runs import TrainedRun
+
+#: Draws to average over where an evaluation shows their average unasked.
+DEFAULT_SAMPLES = 10
+
+#: Figures by name, with how they came about: `inference` is a short word for it, also the name of
+#: the result's file; `label` says it in words.
+Row = dict[str, Any]
+
+BOUND_NOTE = (
+    "the bound is an upper bound on what the mean weights with noise sigma0 would reach; its "
+    "networks have seen the targets of the minibatch that they score, and the KL pays for it"
+)
+
+
+def inference_rows(
+    trained: TrainedRun[Any],
+    samples: int,
+    averaged: Callable[[int], Row],
+    bounded: Callable[[Bounded], Row],
+) -> list[Row]:
+    """The mean weights or an average over draws; all there is for a method that gives a bound.
+
+    `averaged` gives the figures of the mean weights (0) or averaged over so many draws.
+    """
+    method = trained.method
+    if not isinstance(method, Bounded):
+        return [_averaged_row(samples, averaged, "")]
+    draws = samples or DEFAULT_SAMPLES
+    label = "sharpened bound, NLL + KL"
+    return [
+        _averaged_row(0, averaged, "phi "),
+        _averaged_row(draws, averaged, "phi "),
+        {"inference": "bound", "label": label, "samples": 0, **bounded(method)},
+    ]
+
+
+def _averaged_row(samples: int, averaged: Callable[[int], Row], name: str) -> Row:
+    if samples:
+        label = f"{name}averaged over {samples} draw{'s' * (samples > 1)}"
+        inference = f"samples{samples}"
+    else:
+        label, inference = f"{name}mean" if name else "mean weights", "mean"
+    return {"inference": inference, "label": label, "samples": samples, **averaged(samples)}
+
+
+def about(trained: TrainedRun[Any], split: str, seed: int) -> Row:
+    """What has to be said with every row."""
+    config = trained.config
+    return {
+        "task": config.task,
+        "method": config.method,
+        "split": split,
+        "step": trained.step,
+        "seed": seed,
+    }
+
+
+def describe(result: Row) -> str:
+    """An evaluation as lines of text."""
+    data = result.get("corpus") or result["images"]
+    rows = result["rows"]
+    width = max(len(row["label"]) for row in rows)
+    lines = [f"{row['label']:{width}}  {_figures(row)}" for row in rows]
+    if any(row["inference"] == "bound" for row in rows):
+        lines.append(BOUND_NOTE)
+    return "\n".join([f"{data} {result['split']}, {result['method']}:", *lines])
+
+
+def _figures(row: Row) -> str:
+    at_most = "<= " if row["inference"] == "bound" else ""
+    if "perplexity" in row:
+        return (
+            f"perplexity {at_most}{row['perplexity']:.2f} ({at_most}{row['nll']:.4f} nats a word"
+            f"{_kl(row)}, {row['tokens']:,} words)"
+        )
+    if "error" not in row:
+        return f"nll {at_most}{row['nll']:.4f}{_kl(row)} ({row['tokens']:,} images)"
+    return (
+        f"error {row['error']:.2%}, nll {row['nll']:.4f}, calibration error {row['ece']:.2%}, "
+        f"Brier score {row['brier']:.4f} ({row['examples']:,} images)"
+    )
+
+
+def _kl(row: Row) -> str:
+    return f", {row['kl']:.4f} of it KL" if "kl" in row else ""

@@ -1,0 +1,264 @@
+"""Runs of any task: start, resume, load."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, ClassVar, Generic, TypeVar
+
+import torch
+from torch import nn
+
+from bayesrnn.errors import CheckpointError, ConfigError, MissingExtraError, RunError
+from bayesrnn.methods import METHODS, Method, option
+from bayesrnn.random import RandomStreams
+from bayesrnn.tasks.configuration import TrainingConfig
+from bayesrnn.tasks.options import flag, from_toml
+from bayesrnn.training import (
+    CheckpointStore,
+    Interrupted,
+    LoopSettings,
+    Problem,
+    RunDirectory,
+    Schedule,
+    Trainer,
+    make_optimiser,
+)
+
+#: Options that may change when a run is resumed.
+_CHANGEABLE = ("epochs", "device", "threads", "save_minutes", "tensorboard", "data_dir")
+
+Config = TypeVar("Config", bound=TrainingConfig)
+Data = TypeVar("Data")
+
+
+@dataclass(frozen=True)
+class RunArguments:
+    """Which run to start or to continue."""
+
+    out: Path | None = option(None, "folder of the run (default: in runs/, named by its options)")
+    config: Path | None = option(None, "a config.toml of another run; options given here win")
+    resume: bool = option(False, "continue the run in --out, or start it if there is nothing yet")
+    checkpoint: str = option("last", "the checkpoint to resume from: last, best or a step")
+
+
+class Task(ABC, Generic[Config, Data]):
+    """Something to learn: how its configuration, its data and its network come about."""
+
+    #: The word after `bayesrnn train`.
+    name: ClassVar[str]
+
+    @abstractmethod
+    def resolve(self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None) -> Config:
+        """A full configuration from what the user gave and a configuration file."""
+
+    @abstractmethod
+    def run_name(self, config: Config) -> str:
+        """The name of the run's folder, if the user gives none."""
+
+    @abstractmethod
+    def load(self, config: Config) -> Data:
+        """The data."""
+
+    @abstractmethod
+    def fingerprint(self, data: Data) -> str:
+        """What tells the training data from any other."""
+
+    @abstractmethod
+    def files(self, data: Data) -> dict[str, str]:
+        """Texts to keep in the run's folder: what the trained network needs to be used."""
+
+    @abstractmethod
+    def build(
+        self, config: Config, files: Mapping[str, str], method: Method[Any], streams: RandomStreams
+    ) -> nn.Module:
+        """What the method trains, at its start."""
+
+    @abstractmethod
+    def problem(
+        self, config: Config, data: Data, method: Method[Any], net: nn.Module, device: torch.device
+    ) -> Problem:
+        """What the training loop needs to know."""
+
+
+def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[str, Any]) -> Path:
+    """Train a network, or continue to; gives the folder of the run."""
+    file = _read_config_file(arguments.config)
+    config = task.resolve(given, file)
+    path = arguments.out or Path("runs") / task.run_name(config)
+    directory = RunDirectory(path)
+    store = CheckpointStore(path)
+    if arguments.resume and store.exists():
+        saved = task.resolve({}, from_toml(directory.read_config(), str(path)))
+        config = _resumed(saved, given, file)
+    device = choose_device(config.device)
+    if config.threads is not None:
+        torch.set_num_threads(config.threads)
+    data = task.load(config)
+    directory.create()
+    with directory.lock():
+        if store.exists() and not arguments.resume:
+            raise RunError(
+                f"{path} already holds a run; add --resume to continue it, or give another --out"
+            )
+        store.clean()
+        trainer = make_trainer(task, config, data, directory, device)
+        if store.exists():
+            trainer.resume(arguments.checkpoint)
+        else:
+            directory.metrics.truncate(0)
+        # Only now: a resume that was refused must leave the run as it was.
+        directory.write_config(config.to_toml())
+        for name, text in task.files(data).items():
+            directory.write_text(name, text)
+        try:
+            trainer.train()
+        except Interrupted as stopped:
+            advice = f"go on with: bayesrnn train {task.name} --resume --out {path}"
+            raise Interrupted(stopped.signal_number, f"{stopped}; {advice}") from None
+    return path
+
+
+def make_trainer(
+    task: Task[Config, Data],
+    config: Config,
+    data: Data,
+    directory: RunDirectory,
+    device: torch.device,
+) -> Trainer:
+    """Everything that trains, assembled and at its start."""
+    streams = RandomStreams(config.seed)
+    method = make_method(config, streams)
+    net = task.build(config, task.files(data), method, streams).to(device)
+    groups = method.parameter_groups(net)
+    return Trainer(
+        net,
+        method,
+        task.problem(config, data, method, net, device),
+        make_optimiser(config.optimizer, groups, config.lr, config.weight_decay),
+        LoopSettings(
+            config.epochs,
+            Schedule(config.lr, config.hold_epochs, config.decay),
+            config.clip or None,
+            config.save_minutes,
+            config.kl_weighting,
+        ),
+        streams,
+        directory,
+        task.fingerprint(data),
+        _tensorboard(directory.path) if config.tensorboard else None,
+    )
+
+
+def make_method(config: TrainingConfig, streams: RandomStreams) -> Method[Any]:
+    """The method that a configuration names, with its options."""
+    method_type = METHODS[config.method]
+    return method_type(method_type.options_type(**config.options), streams)
+
+
+@dataclass(frozen=True)
+class TrainedRun(Generic[Config]):
+    """A trained network, ready to predict."""
+
+    path: Path
+    config: Config
+    method: Method[Any]
+    net: nn.Module
+    step: int
+    device: torch.device
+    #: The texts that the task keeps in the run's folder.
+    files: Mapping[str, str]
+
+
+def load_network(
+    task: Task[Config, Any],
+    path: Path,
+    checkpoint: str,
+    device: str,
+    file_names: tuple[str, ...] = (),
+) -> TrainedRun[Config]:
+    """Load a trained run of a task from its folder."""
+    directory = RunDirectory(path)
+    config = task.resolve({}, from_toml(directory.read_config(), f"{path}/config.toml"))
+    store = CheckpointStore(path)
+    if checkpoint == "best" and not store.exists("best"):
+        checkpoint = "last"  # no epoch was finished yet
+    saved = store.load_model(checkpoint)
+    files = {name: directory.read_text(name) for name in file_names}
+    streams = RandomStreams(config.seed)
+    method = make_method(config, streams)
+    net = task.build(config, files, method, streams)
+    try:
+        net.load_state_dict(saved.model)
+    except RuntimeError as error:
+        raise CheckpointError(
+            f"the checkpoint of step {saved.step} does not fit the configuration of {path}: {error}"
+        ) from None
+    place = choose_device(device)
+    return TrainedRun(path, config, method, net.to(place), saved.step, place, files)
+
+
+def task_name(path: Path) -> str:
+    """The task of the run in a folder; runs without a word about it are language models."""
+    config = from_toml(RunDirectory(path).read_config(), f"{path}/config.toml")
+    return str(config.get("task", "lm"))
+
+
+def choose_device(name: str) -> torch.device:
+    """The device by name, or the best one there is for `auto`."""
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.mps.is_available()}
+    if name == "auto":
+        name = "cuda" if there["cuda"] else "cpu"
+    if not there[name]:
+        have = ", ".join(device for device, is_there in there.items() if is_there)
+        raise ConfigError(f"--device is {name}, which this machine does not have; it has: {have}")
+    return torch.device(name)
+
+
+def _read_config_file(path: Path | None) -> dict[str, Any]:
+    if path is None:
+        return {}
+    try:
+        return from_toml(path.read_text(encoding="utf-8"), str(path))
+    except (OSError, UnicodeDecodeError) as error:
+        raise ConfigError(f"--config {path} cannot be read: {error}") from None
+
+
+def _resumed(saved: Config, given: Mapping[str, Any], file: Mapping[str, Any]) -> Config:
+    """The saved configuration with what may change; anything else that differs is an error."""
+    before = {**vars(saved), **saved.options}
+    wanted = {**file, **file.get("options", {}), **given}
+    wanted = {n: value for n, value in wanted.items() if n not in ("task", "options")}
+    changed = {name: value for name, value in wanted.items() if not _same(value, before.get(name))}
+    for name, value in changed.items():
+        if name not in _CHANGEABLE:
+            raise ConfigError(
+                f"{flag(name)} is {value}, but the run was started with {before.get(name)}; leave "
+                "it out to resume, or start a new run with another --out"
+            )
+    return replace(saved, **changed)
+
+
+def _same(value: Any, other: Any) -> bool:
+    if isinstance(value, list | tuple):
+        return list(value) == list(other or ())
+    return bool(value == other or str(value) == str(other))
+
+
+def _tensorboard(path: Path) -> Callable[[dict[str, Any]], None]:
+    try:
+        from torch.utils.tensorboard import SummaryWriter
+    except ImportError:
+        raise MissingExtraError(
+            "--tensorboard needs an extra: pip install 'bayesrnn[tensorboard]'"
+        ) from None
+    writer = SummaryWriter(str(path / "tensorboard"))
+
+    def observe(record: dict[str, Any]) -> None:
+        for name, value in record.items():
+            if isinstance(value, float):
+                tag = f"{record['kind']}/{name}"
+                writer.add_scalar(tag, value, record["step"])
+        writer.flush()
+
+    return observe

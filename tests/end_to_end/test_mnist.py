@@ -1,0 +1,99 @@
+"""The digits task through the program, on the small digits of scikit-learn."""
+
+import json
+import signal
+
+import pytest
+
+from .conftest import model_hash
+
+pytest.importorskip("sklearn")
+
+SMALL = (
+    *("--images", "digits", "--hidden", "24", "--batch-size", "64", "--epochs", "4"),
+    *("--device", "cpu", "--threads", "1"),
+)
+
+
+@pytest.fixture
+def trained(program, tmp_path):
+    """A function that trains a method; gives the folder of the run."""
+
+    def train(method, *options):
+        run = tmp_path / method
+        code, _, errors = program(
+            "train", "mnist", *SMALL, "--method", method, "--out", run, *options
+        )
+        assert code == 0, errors
+        assert "validation error" in errors
+        return run
+
+    return train
+
+
+@pytest.mark.parametrize("method", ["plain", "dropout", "bbb", "sharpened"])
+def test_train_and_evaluate(method, trained, program, tmp_path):
+    options = ("--dropout", "0.1") if method == "dropout" else ()
+    run = trained(method, "--epochs", "12", "--lr", "0.01", *options)
+    file = tmp_path / "result.json"
+    code, out, errors = program("evaluate", run, "--json", file)
+    assert code == 0, errors
+    found = json.loads(file.read_text())
+    assert found["error"] < 0.15
+    assert found["examples"] == 300
+    assert set(found) >= {"nll", "ece", "brier", "method", "images", "split"}
+    assert f"error {found['error']:.2%}" in out
+    rows = [row["inference"] for row in found["rows"]]
+    assert rows == (["mean", "samples10", "bound"] if method == "sharpened" else ["mean"])
+    if method == "sharpened":
+        assert "error" not in found["rows"][2]
+
+
+@pytest.mark.parametrize("method", ["dropout", "sharpened"])
+def test_stopped_and_resumed(method, trained, start, program, tmp_path):
+    expected = model_hash(trained(method))
+    run = tmp_path / "stopped"
+    arguments = ["train", "mnist", *SMALL, "--method", method, "--out", run]
+    arguments += ["--save-minutes", "0.000001"]
+    process = start(*arguments)
+    while process.poll() is None and not (run / "last").exists():
+        pass
+    process.send_signal(signal.SIGKILL)
+    process.wait()
+    code, _, errors = program(*arguments, "--resume")
+    assert code == 0, errors
+    assert model_hash(run) == expected
+
+
+def test_geometric_weighting_changes_the_training(trained, program, tmp_path):
+    uniform = trained("bbb")
+    code, _, errors = program(
+        *("train", "mnist", *SMALL, "--method", "bbb", "--kl-weighting", "geometric"),
+        *("--out", tmp_path / "geometric"),
+    )
+    assert code == 0, errors
+    assert model_hash(uniform) != model_hash(tmp_path / "geometric")
+
+
+def test_compare_shows_errors_in_percent(trained, program, tmp_path):
+    runs = [trained("plain"), trained("bbb")]
+    program("evaluate", runs[0])
+    page = tmp_path / "page.html"
+    code, out, _ = program("compare", *runs, "--out", page)
+    assert code == 0
+    assert "error in %" in out
+    assert "images/s" in out
+    assert "mlp 2x24" in out
+    assert "Error in % by epoch: digits" in page.read_text()
+    assert "bayesrnn train mnist --config" in page.read_text()
+
+
+def test_what_is_for_text_is_refused(trained, program, tmp_path):
+    run = trained("plain")
+    for arguments in (["generate", run], ["tune-dynamic", run], ["evaluate", run, "--dynamic"]):
+        code, _, errors = program(*arguments)
+        assert code == 1
+        assert "language model" in errors
+    code, _, errors = program("train", "lm", "--config", run / "config.toml", "--out", tmp_path)
+    assert code == 1
+    assert "train mnist" in errors

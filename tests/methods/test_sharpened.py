@@ -1,0 +1,270 @@
+"""The sharpened method: its loss, its states, and that its bound is one."""
+
+import math
+from functools import partial
+
+import pytest
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from bayesrnn.core import Bayesian, absolute
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods import METHODS, Bounded, Hints, Outcome, Shares
+from bayesrnn.methods.bbb import BayesByBackprop
+from bayesrnn.methods.sharpened import Sharpened, SharpenedOptions
+from bayesrnn.methods.variational import PosteriorOptions
+from bayesrnn.random import RandomStreams
+
+HINTS = Hints(deterministic=("output.bias",), sigma_init={"*": absolute(0.1)})
+SHARES = Shares(epoch=0.01, minibatch=0.5)
+
+
+def make_method(seed=0, **options):
+    return Sharpened(SharpenedOptions(**options), RandomStreams(seed))
+
+
+@pytest.fixture
+def carried(words):
+    """The mean loss over the sequences from a given state, and all states that it was run from."""
+    seen = []
+
+    def make(state):
+        def objective(network):
+            seen.append(state)
+            logits, after = network(words[:-1], state)
+            per_word = F.cross_entropy(logits.flatten(0, 1), words[1:].flatten())
+            return Outcome(per_word * (len(words) - 1), after)
+
+        return objective
+
+    make.seen = seen
+    return make
+
+
+def test_what_is_built(make_model):
+    assert METHODS["sharpened"] is Sharpened
+    net = make_method(sigma0=0.05).build(make_model(), HINTS)
+    assert isinstance(net, Bayesian)
+    for eta in net.eta_parameters():
+        torch.testing.assert_close(eta.detach(), torch.full_like(eta, 0.05**2))
+    net = make_method(eta_init=-0.3).build(make_model(), HINTS)
+    assert all(bool((eta == -0.3).all()) for eta in net.eta_parameters())
+
+
+def test_the_terms_against_a_literal_computation(make_model, carried):
+    """Same draw, gradient by autograd, noise recovered from what the second pass ran with."""
+    method = make_method(sigma0=0.05, sharpen_clip=0)
+    net = method.build(make_model(), HINTS).double()
+    ran = []
+
+    def recorded(network):
+        ran.append(network.keywords["weights"])
+        return carried(None)(network)
+
+    loss = method.loss(net, recorded, SHARES)
+    phi, theta = ran
+    leaves = {name: value.detach().requires_grad_() for name, value in phi.items()}
+    call = partial(torch.func.functional_call, net.module, leaves)
+    summed = carried(None)(lambda *args: call(args)).nll / SHARES.minibatch
+    gradients = torch.autograd.grad(summed, list(leaves.values()))
+    shifts = [0.05**2 * g for g in gradients]
+    kl = sum((shift**2).sum() for shift in shifts).item() / (2 * 0.05**2)
+    assert loss.terms["minibatch_kl"] == pytest.approx(SHARES.minibatch * kl, rel=1e-6)
+    assert loss.terms["kl"] == pytest.approx(SHARES.epoch * phi.kl.item(), rel=1e-9)
+    noise = torch.cat(
+        [
+            ((theta[name] - phi[name] + shift) / 0.05).detach().flatten()
+            for name, shift in zip(phi, shifts, strict=True)
+        ]
+    )
+    assert abs(noise.mean()) < 5 / math.sqrt(len(noise))
+    assert abs(noise.square().mean() - 1) < 5 * math.sqrt(2 / len(noise))
+
+
+def test_both_passes_start_from_the_same_state_which_moves_on_once(make_model, carried, words):
+    method = make_method()
+    net = method.build(make_model(), HINTS)
+    before = net.module(words, None)[1]
+    before = tuple(part.detach() for part in before)
+    weights = []
+
+    def recorded(network):
+        weights.append(network.keywords["weights"])
+        return carried(before)(network)
+
+    loss = method.loss(net, recorded, SHARES)
+    first, second = carried.seen
+    assert first is second is before
+    with torch.no_grad():
+        _, once = net(words[:-1], before, weights=weights[1])
+    for got, expected in zip(loss.state, once, strict=True):
+        torch.testing.assert_close(got, expected)
+
+
+def test_without_steps_it_is_bbb_with_noise(make_model, carried):
+    """eta = 0: what the network runs with is the draw of bbb plus N(0, sigma0^2)."""
+    sharpened = make_method(eta_init=0.0, sigma0=1e-8)
+    bbb = BayesByBackprop(PosteriorOptions(), RandomStreams(0))
+    losses = []
+    for method in (sharpened, bbb):
+        net = method.build(make_model(), HINTS).double()
+        losses.append([method.loss(net, carried(None), SHARES).terms for _ in range(4)])
+    for with_steps, without in zip(*losses, strict=True):
+        assert with_steps["minibatch_kl"] == 0
+        assert with_steps["kl"] == without["kl"]
+        assert with_steps["nll"] == pytest.approx(without["nll"], rel=1e-5)
+
+
+def test_steps_have_a_group_of_their_own(make_model):
+    method = make_method(eta_lr=0.25)
+    net = method.build(make_model(), HINTS)
+    rest, steps = method.parameter_groups(net)
+    assert steps["lr_scale"] == 0.25
+    assert [id(p) for p in steps["params"]] == [id(p) for p in net.eta_parameters()]
+    assert "lr_scale" not in rest
+    method = make_method(eta_lr=0.0)
+    net = method.build(make_model(), HINTS)
+    (rest,) = method.parameter_groups(net)
+    assert not {id(p) for p in rest["params"]} & {id(p) for p in net.eta_parameters()}
+    assert not any(p.requires_grad for p in net.eta_parameters())
+
+
+def test_diagnostics(make_model):
+    method = make_method(eta_init=2.0)
+    net = method.build(make_model(), HINTS)
+    assert method.diagnostics(net) == {"eta_rms": pytest.approx(2.0), "eta_negative_share": 0.0}
+    with torch.no_grad():
+        for eta in net.eta_parameters():
+            eta.neg_()
+    assert method.diagnostics(net)["eta_negative_share"] == 1.0
+
+
+@pytest.mark.parametrize("second_order", [False, True])
+def test_second_order_reaches_the_gradient(make_model, carried, second_order):
+    """The gradients by the means differ by the Hessian's part, and only by it."""
+    gradients = []
+    for order in (False, second_order):
+        method = make_method(second_order=order, eta_init=0.05, sharpen_clip=0)
+        net = method.build(make_model(), HINTS).double()
+        method.loss(net, carried(None), SHARES).total.backward()
+        gradients.append(net.module.output.weight.grad)
+    assert torch.equal(*gradients) == (not second_order)
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"sigma0": 0.0},
+        {"sigma0": math.nan},
+        {"eta_lr": -1.0},
+        {"sharpen_clip": -1.0},
+        {"eta_init": math.inf},
+        {"kl_weight": 0.0},
+    ],
+    ids=str,
+)
+def test_wrong_options_are_refused(wrong):
+    name = next(iter(wrong)).replace("_", "-")
+    with pytest.raises(ConfigError, match=f"--{name} is"):
+        SharpenedOptions(**wrong)
+
+
+class Guess(nn.Module):
+    """Logits that do not depend on the input: the likelihood can be integrated on a grid."""
+
+    def __init__(self, loc):
+        super().__init__()
+        self.logit = nn.Parameter(torch.tensor([loc], dtype=torch.double))
+
+    def forward(self):
+        return torch.stack([self.logit[0], torch.zeros((), dtype=torch.double)])
+
+
+def exact_nll(mean, sigma0, targets):
+    """-log of the integral of p(targets | theta) N(theta | mean, sigma0^2), on a fine grid."""
+    grid = torch.linspace(mean - 12 * sigma0, mean + 12 * sigma0, 200_001, dtype=torch.double)
+    prior = torch.distributions.Normal(mean, sigma0).log_prob(grid)
+    zeros = int((targets == 0).sum())
+    ones = len(targets) - zeros
+    log_likelihood = zeros * F.logsigmoid(grid) + ones * F.logsigmoid(-grid)
+    step = (grid[1] - grid[0]).log()
+    return -(prior + log_likelihood + step).logsumexp(0).item()
+
+
+def bound_of(net, method, targets, draws=600):
+    def objective(network):
+        logits = network().expand(len(targets), 2)
+        return Outcome(F.cross_entropy(logits, targets, reduction="sum"), None)
+
+    generator = torch.Generator().manual_seed(3)
+    found = [method.bound(net, objective, generator) for _ in range(draws)]
+    return torch.tensor([[bound.nll, bound.kl] for bound in found], dtype=torch.double)
+
+
+@pytest.mark.parametrize("eta", [0.04, 0.01, 0.2, -0.1])
+@pytest.mark.parametrize("targets", [[0, 0, 0, 1], [1, 1, 1, 1, 1, 0]], ids=["zeros", "ones"])
+def test_the_bound_is_above_the_exact_likelihood(eta, targets):
+    sigma0 = 0.2
+    method = make_method(sigma0=sigma0, eta_init=eta)
+    assert isinstance(method, Bounded)
+    net = method.build(Guess(0.3), Hints(sigma_init={"*": absolute(0.1)}))
+    bounds = bound_of(net, method, torch.tensor(targets)).sum(1)
+    error = bounds.std() / math.sqrt(len(bounds))
+    assert bounds.mean() > exact_nll(0.3, sigma0, torch.tensor(targets)) - 4 * error
+
+
+def test_the_best_step_brings_the_bound_down_to_the_exact_likelihood():
+    sigma0, targets = 0.2, torch.tensor([0] * 9 + [1])
+    method = make_method(sigma0=sigma0)
+    net = method.build(Guess(0.3), Hints(sigma_init={"*": absolute(0.1)}))
+    bounds = bound_of(net, method, targets).sum(1)
+    still = make_method(sigma0=sigma0, eta_init=0.0)
+    fixed = still.build(Guess(0.3), Hints(sigma_init={"*": absolute(0.1)}))
+    exact = exact_nll(0.3, sigma0, targets)
+    unsharpened = bound_of(fixed, still, targets).sum(1).mean()
+    assert bounds.mean() < unsharpened - 0.5 * (unsharpened - exact)
+
+
+class Coins(nn.Module):
+    """A logit for each toss of a coin: enough weights to learn all tosses by heart."""
+
+    def __init__(self):
+        super().__init__()
+        self.logits = nn.Parameter(torch.zeros(TOSSES))
+
+    def forward(self):
+        return torch.stack([self.logits, torch.zeros(TOSSES)], dim=-1)
+
+
+TOSSES = 12
+
+
+def test_permuted_targets_gain_nothing():
+    """A fair coin: no model knows more than log 2 a toss, and no bound may say so.
+
+    Scored on the tosses that it was sharpened on, the NLL alone falls below that; the KL pays for
+    it. Sharpened on other tosses, both only lose.
+    """
+    method = make_method(sigma0=1.0)
+    net = method.build(Coins(), Hints(sigma_init={"*": absolute(0.1)}))
+    generator = torch.Generator().manual_seed(5)
+    found = {"own": [], "permuted": []}
+    for _ in range(300):
+        tosses = torch.randint(2, (TOSSES,), generator=generator)
+        others = {"own": tosses, "permuted": torch.randint(2, (TOSSES,), generator=generator)}
+        for name, other in others.items():
+            passes = iter([other, tosses])
+
+            def objective(network, passes=passes):
+                return Outcome(F.cross_entropy(network(), next(passes), reduction="sum"), None)
+
+            bound = method.bound(net, objective, generator)
+            found[name].append((bound.nll, bound.nll + bound.kl))
+    own, permuted = (torch.tensor(found[name]).mean(0) for name in ("own", "permuted"))
+    error = torch.tensor(found["own"]).std(0)[1] / math.sqrt(300)
+    ignorance = TOSSES * math.log(2)
+    assert own[0] < ignorance - 1  # the NLL alone claims to know how a coin falls
+    assert own[1] > ignorance - 3 * error  # with its KL it does not
+    assert permuted[0] > ignorance
+    assert permuted[1] > own[1] + 1
