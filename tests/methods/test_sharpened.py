@@ -52,9 +52,10 @@ def test_what_is_built(make_model):
     assert all(bool((eta == -0.3).all()) for eta in net.eta_parameters())
 
 
-def test_the_terms_against_a_literal_computation(make_model, carried):
+@pytest.mark.parametrize("weight", [1.0, 0.3])
+def test_the_terms_against_a_literal_computation(make_model, carried, weight):
     """Same draw, gradient by autograd, noise recovered from what the second pass ran with."""
-    method = make_method(sigma0=0.05, sharpen_clip=0)
+    method = make_method(sigma0=0.05, sharpen_clip=0, sharpen_kl_weight=weight)
     net = method.build(make_model(), HINTS).double()
     ran = []
 
@@ -70,7 +71,7 @@ def test_the_terms_against_a_literal_computation(make_model, carried):
     gradients = torch.autograd.grad(summed, list(leaves.values()))
     shifts = [0.05**2 * g for g in gradients]
     kl = sum((shift**2).sum() for shift in shifts).item() / (2 * 0.05**2)
-    assert loss.terms["minibatch_kl"] == pytest.approx(SHARES.minibatch * kl, rel=1e-6)
+    assert loss.terms["minibatch_kl"] == pytest.approx(weight * SHARES.minibatch * kl, rel=1e-6)
     assert loss.terms["kl"] == pytest.approx(SHARES.epoch * phi.kl.item(), rel=1e-9)
     noise = torch.cat(
         [
@@ -159,6 +160,7 @@ def test_second_order_reaches_the_gradient(make_model, carried, second_order):
         {"sigma0": math.nan},
         {"eta_lr": -1.0},
         {"sharpen_clip": -1.0},
+        {"sharpen_kl_weight": -1.0},
         {"eta_init": math.inf},
         {"kl_weight": 0.0},
     ],

@@ -3,7 +3,13 @@ import torch
 from torch import nn
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.training.optimisation import Schedule, clip_gradients, default_lr, make_optimiser
+from bayesrnn.training.optimisation import (
+    Schedule,
+    clipped_step,
+    default_lr,
+    gradient_norms,
+    make_optimiser,
+)
 
 
 def test_schedule_holds_then_decays():
@@ -11,26 +17,48 @@ def test_schedule_holds_then_decays():
     assert [schedule.at(epoch) for epoch in range(5)] == [1.0, 1.0, 0.5, 0.25, 0.125]
 
 
+def two_groups():
+    """Two groups of parameters with gradients, one parameter without."""
+    generator = torch.Generator().manual_seed(0)
+    made = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((3, 4), (5,), (2,))]
+    for parameter in made:
+        parameter.grad = torch.randn(parameter.shape, generator=generator)
+    return [[*made[:2], nn.Parameter(torch.ones(2))], made[2:]]
+
+
 @pytest.mark.parametrize("limit", [None, 0.1, 1e6])
 @pytest.mark.parametrize("known", [False, True])
-def test_clipping_is_that_of_torch(limit, known):
-    def parameters():
-        generator = torch.Generator().manual_seed(0)
-        made = [nn.Parameter(torch.randn(shape, generator=generator)) for shape in ((3, 4), (5,))]
-        for parameter in made:
-            parameter.grad = torch.randn(parameter.shape, generator=generator)
-        return [*made, nn.Parameter(torch.ones(2))]  # the last one has no gradient
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [("SGD", {}), ("SGD", {"momentum": 0.9}), ("SGD", {"weight_decay": 0.1}), ("Adam", {})],
+    ids=["plain", "momentum", "decay", "adam"],
+)
+def test_a_clipped_step_is_that_of_torch(limit, known, name, options):
+    """Each group is clipped by itself, over two steps, and the rates stay as they were."""
+    ours, theirs = two_groups(), two_groups()
 
-    ours, theirs = parameters(), parameters()
-    expected = nn.utils.clip_grad_norm_(theirs, float("inf") if limit is None else limit)
-    norm = clip_gradients(ours, limit, expected.item() if known else None)
-    assert norm == pytest.approx(expected.item(), rel=1e-6)
-    for one, other in zip(ours[:2], theirs[:2], strict=True):
-        torch.testing.assert_close(one.grad, other.grad)
+    def optimiser(groups):
+        made = [{"params": group, "lr": lr} for group, lr in zip(groups, (0.3, 0.02), strict=True)]
+        return getattr(torch.optim, name)(made, **options)
+
+    mine, reference = optimiser(ours), optimiser(theirs)
+    for _ in range(2):
+        bound = float("inf") if limit is None else limit
+        expected = [nn.utils.clip_grad_norm_(group, bound).item() for group in theirs]
+        norms = gradient_norms(mine, expected[0] if known else None)
+        assert norms == pytest.approx(expected, rel=1e-6)
+        clipped_step(mine, limit, norms)
+        reference.step()
+        for parameter in (p for groups in (ours, theirs) for group in groups for p in group):
+            if parameter.grad is not None:
+                parameter.grad = torch.full_like(parameter.grad, 0.7)
+    assert [group["lr"] for group in mine.param_groups] == [0.3, 0.02]
+    for mine_group, their_group in zip(ours, theirs, strict=True):
+        torch.testing.assert_close(mine_group, their_group)
 
 
 def test_optimisers_by_name():
-    parameters = [nn.Parameter(torch.ones(3))]
+    parameters = [{"params": [nn.Parameter(torch.ones(3))]}]
     assert isinstance(make_optimiser("AdamW", parameters, 0.1, 0.0), torch.optim.AdamW)
     sgd = make_optimiser("sgd", parameters, 0.1, 0.01)
     assert sgd.param_groups[0]["weight_decay"] == 0.01

@@ -41,6 +41,10 @@ class SharpenedOptions(PosteriorOptions):
     sharpen_clip: float = option(
         200.0, "largest norm of the summed loss' gradient that sharpens; 0 for no limit"
     )
+    sharpen_kl_weight: float = option(
+        1.0,
+        "multiplies the KL of the sharpening in training; below 1 the loss is no bound any more",
+    )
     second_order: bool = option(
         False, "differentiate through the gradient that sharpens as well: slower"
     )
@@ -48,7 +52,7 @@ class SharpenedOptions(PosteriorOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         require(self, ("sigma0",), above=0)
-        require(self, ("eta_lr", "sharpen_clip"), at_least=0)
+        require(self, ("eta_lr", "sharpen_clip", "sharpen_kl_weight"), at_least=0)
         if self.eta_init is not None and not math.isfinite(self.eta_init):
             raise ConfigError(f"--eta-init is {self.eta_init:g}; it has to be finite")
 
@@ -80,7 +84,7 @@ class Sharpened(Variational[SharpenedOptions], Bounded):
         theta = self._sharpened(net, phi, before / shares.minibatch, self.streams["sharpening"])
         nll, state = objective(partial(net, weights=theta))
         kl = theta.kl * (self.options.kl_weight * shares.epoch)
-        minibatch_kl = theta.minibatch_kl * shares.minibatch
+        minibatch_kl = theta.minibatch_kl * (self.options.sharpen_kl_weight * shares.minibatch)
         terms = {"nll": nll.item(), "kl": kl.item(), "minibatch_kl": minibatch_kl.item()}
         known_norm = partial(gradient_norm, net, theta)
         return MinibatchLoss(nll + kl + minibatch_kl, state, terms, known_norm)

@@ -18,7 +18,7 @@ from torch.utils._pytree import tree_map_only
 
 from bayesrnn.data import TrainingBatches
 from bayesrnn.nn import LanguageModel
-from bayesrnn.training.optimisation import clip_gradients
+from bayesrnn.training.optimisation import clipped_step, gradient_norms
 
 HIDDEN, CLIP = 650, 5.0
 
@@ -50,8 +50,7 @@ class Rival:
             nll = F.cross_entropy(logits.flatten(0, 1), targets.flatten()) * unroll
             loss = nll + kl / (batch * len(batches))
             loss.backward()  # type: ignore[no-untyped-call]
-            clip_gradients(net.parameters(), CLIP)
-            optimiser.step()
+            clipped_step(optimiser, CLIP, gradient_norms(optimiser))
             optimiser.zero_grad()
             number, state = number + 1, tree_map_only(Tensor, Tensor.detach, after)
             return loss.item()

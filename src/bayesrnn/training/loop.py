@@ -17,7 +17,7 @@ from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
 from bayesrnn.training.interrupts import Interrupted, StopWish, stop_wish
-from bayesrnn.training.optimisation import Schedule, clip_gradients
+from bayesrnn.training.optimisation import Schedule, clipped_step, gradient_norms
 from bayesrnn.training.run_directory import RunDirectory
 from bayesrnn.training.weighting import kl_weight
 
@@ -184,9 +184,7 @@ class Trainer:
         shares = Shares(epoch=weight / batches.sequences, minibatch=1 / batches.sequences)
         total, state, terms, known_norm = self.method.loss(self.net, objective, shares)
         total.backward()  # type: ignore[no-untyped-call]
-        first, *others = (group["params"] for group in self.optimiser.param_groups)
-        norm = clip_gradients(first, self.settings.clip, known_norm())
-        norms = [norm, *(clip_gradients(group, self.settings.clip) for group in others)]
+        norms = gradient_norms(self.optimiser, known_norm())
         if not all(map(math.isfinite, (total.item(), *norms))):
             raise TrainingDivergedError(
                 f"the loss became {total.item():g} and the gradient's norm {max(norms):g} at step "
@@ -194,13 +192,13 @@ class Trainer:
                 "last checkpoint is from before. Try a lower --lr, a lower --clip, or another "
                 "--seed, with a new --out"
             )
-        self.optimiser.step()
+        clipped_step(self.optimiser, self.settings.clip, norms)
         self.optimiser.zero_grad()
         position.state = _detached(state)
         position.epoch_nll += terms["nll"]
         position.minibatch += 1
         position.step += 1
-        return terms, norm
+        return terms, norms[0]
 
     def _finish_epoch(self) -> None:
         position, measure = self.position, self.problem.measure

@@ -1,7 +1,7 @@
 """The optimiser by name, the learning-rate schedule, and gradient clipping."""
 
 import inspect
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -62,16 +62,41 @@ def make_optimiser(
     return make(groups, **options)
 
 
-def clip_gradients(
-    parameters: Iterable[nn.Parameter], limit: float | None, norm: float | None = None
-) -> float:
-    """Scale all gradients together down to the norm `limit`; gives the norm before that.
+def gradient_norms(
+    optimiser: torch.optim.Optimizer, first_norm: float | None = None
+) -> list[float]:
+    """The norm of all gradients of each parameter group; that of the first may be known already."""
+    groups = [_gradients(group["params"]) for group in optimiser.param_groups]
+    norms = [] if first_norm is None else [first_norm]
+    return norms + [total_norm(gradients) for gradients in groups[len(norms) :]]
 
-    `norm` is the norm of all gradients if it is already known.
+
+def clipped_step(
+    optimiser: torch.optim.Optimizer, limit: float | None, norms: Sequence[float]
+) -> None:
+    """One step with the gradients of each group scaled down to the norm `limit`.
+
+    `norms` are those of the groups before. Where a step is the gradient times the learning rate
+    and nothing else, the rate is scaled instead, which saves a pass over all gradients.
     """
-    gradients: list[Tensor] = [p.grad for p in parameters if p.grad is not None]
-    if norm is None:
-        norm = total_norm(gradients)
-    if limit is not None and norm > limit:
-        torch._foreach_mul_(gradients, limit / (norm + 1e-6))
-    return norm
+    rates = [group["lr"] for group in optimiser.param_groups]
+    for group, norm in zip(optimiser.param_groups, norms, strict=True):
+        if limit is None or norm <= limit:
+            continue
+        factor = limit / (norm + 1e-6)
+        if _is_linear(optimiser, group):
+            group["lr"] *= factor
+        else:
+            torch._foreach_mul_(_gradients(group["params"]), factor)
+    optimiser.step()
+    for group, rate in zip(optimiser.param_groups, rates, strict=True):
+        group["lr"] = rate
+
+
+def _gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
+    return [parameter.grad for parameter in parameters if parameter.grad is not None]
+
+
+def _is_linear(optimiser: torch.optim.Optimizer, group: dict[str, Any]) -> bool:
+    plain = type(optimiser) is torch.optim.SGD
+    return plain and not (group["momentum"] or group["weight_decay"])
