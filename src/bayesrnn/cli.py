@@ -170,7 +170,10 @@ def generate_text(
 @app.command(name="compare")
 def compare_runs(
     runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(help="folders of runs")],
-    out: Annotated[Path | None, tyro.conf.arg(help="also write a page (.html) here")] = None,
+    out: Annotated[
+        Path | None,
+        tyro.conf.arg(help="also write a page here, or the chart alone if it ends in .svg"),
+    ] = None,
 ) -> None:
     """Compare runs: a table, and learning curves in one self-contained page.
 

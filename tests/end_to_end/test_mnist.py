@@ -86,6 +86,23 @@ def test_compare_shows_errors_in_percent(trained, program, tmp_path):
     assert "mlp 2x24" in out
     assert "Error in % by epoch: digits" in page.read_text()
     assert "bayesrnn train mnist --config" in page.read_text()
+    chart = tmp_path / "chart.svg"
+    assert program("compare", *runs, "--out", chart)[0] == 0
+    assert chart.read_text().startswith("<svg")
+
+
+def test_different_problems_do_not_share_a_chart(trained, train_arguments, program, tmp_path):
+    text = tmp_path / "text"
+    assert program(*train_arguments, "--epochs", "1", "--out", text)[0] == 0
+    runs = [trained("plain"), text]
+    code, _, errors = program("compare", *runs, "--out", tmp_path / "chart.svg")
+    assert code == 1
+    assert "different data" in errors
+    code, out, _ = program("compare", *runs, "--out", tmp_path / "page.html")
+    assert code == 0
+    assert "perplexity" in out
+    assert "error in %" in out
+    assert (tmp_path / "page.html").read_text().count("<svg") == 2
 
 
 def test_what_is_for_text_is_refused(trained, program, tmp_path):

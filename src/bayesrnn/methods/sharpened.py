@@ -43,7 +43,7 @@ class SharpenedOptions(PosteriorOptions):
     )
     sharpen_kl_weight: float = option(
         1.0,
-        "multiplies the KL of the sharpening in training; below 1 the loss is no bound any more",
+        "multiplies the KL of sharpening in training; below 1 the loss is no bound any more",
     )
     second_order: bool = option(
         False, "differentiate through the gradient that sharpens as well: slower"

@@ -4,7 +4,7 @@ from bayesrnn.report.charts import Series, line_chart
 from bayesrnn.report.highlights import marked_html, marked_text
 from bayesrnn.report.page import Section, comparison_page, curves
 from bayesrnn.report.summaries import EpochPoint, RunSummary, read_summary
-from bayesrnn.report.tables import Table, comparison_table
+from bayesrnn.report.tables import Table, comparable_groups, comparison_table
 
 __all__ = [
     "EpochPoint",
@@ -12,6 +12,7 @@ __all__ = [
     "Section",
     "Series",
     "Table",
+    "comparable_groups",
     "comparison_page",
     "comparison_table",
     "curves",

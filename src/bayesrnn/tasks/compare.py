@@ -4,18 +4,32 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from bayesrnn.errors import ConfigError, RunError
-from bayesrnn.report import Section, comparison_page, comparison_table, read_summary
+from bayesrnn.report import (
+    Section,
+    comparable_groups,
+    comparison_page,
+    comparison_table,
+    curves,
+    read_summary,
+)
 
 
 def compare(runs: Sequence[Path], out: Path | None = None, sections: Sequence[Section] = ()) -> str:
-    """The comparison as text; with `out` also as a page."""
+    """The comparison as text; with `out` also as a page, or the chart alone if it ends in .svg."""
     if not runs:
         raise ConfigError("no run was given to compare; give the folders of one or more runs")
     summaries = [read_summary(run) for run in runs]
     if out is not None:
+        chart = out.suffix.lower() == ".svg"
+        if chart and len(comparable_groups(summaries)) > 1:
+            raise ConfigError(
+                f"--out is {out}, but these runs are on different data or vocabularies and do not "
+                "belong in one chart; give runs of one kind, or an .html file"
+            )
+        text = curves(summaries) if chart else comparison_page(summaries, sections)
         try:
             out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(comparison_page(summaries, sections), encoding="utf-8")
+            out.write_text(text, encoding="utf-8")
         except OSError as error:
             raise RunError(f"cannot write {out}: {error.strerror}") from error
     return comparison_table(summaries).text()
