@@ -92,3 +92,25 @@ def test_its_gradients_are_right():
         torch.testing.assert_close(parameter.grad, loc[name].grad, rtol=1e-5, atol=1e-7)
     for name, parameter in net.rho.named_parameters():
         torch.testing.assert_close(parameter.grad, rho[name].grad, rtol=1e-5, atol=1e-7)
+
+
+def test_the_example_of_sharpening_learns():
+    net = make(sharpening=True)
+    groups = [
+        {"params": net.weight_parameters()},
+        {"params": net.eta_parameters(), "lr": 1e-4},
+    ]
+    optimiser = torch.optim.SGD(groups, lr=0.05)
+    x, y = data()
+    generator = torch.Generator().manual_seed(1)
+    bounds = []
+    for _ in range(150):
+        phi = net.sample(generator)
+        theta = net.sharpen(phi, nll(net(x, LENGTHS, weights=phi), y), generator=generator)
+        bound = nll(net(x, LENGTHS, weights=theta), y) + theta.minibatch_kl
+        (bound + theta.kl / 10_000).backward()
+        optimiser.step()
+        optimiser.zero_grad()
+        bounds.append(bound.item())
+    assert sum(bounds[-20:]) < 0.5 * sum(bounds[:20])
+    assert len(net.weight_parameters()) + len(net.eta_parameters()) == len(list(net.parameters()))

@@ -136,8 +136,16 @@ class Bayesian(nn.Module):
         return [parameter for name, parameter in named if name not in self._charges]
 
     def eta_parameters(self) -> list[nn.Parameter]:
-        """The learnt step sizes of sharpening, one for each weight; empty without sharpening."""
+        """The learnt step sizes of sharpening, one for each weight; empty without sharpening.
+
+        They need a learning rate far below that of `weight_parameters`: see `core.sharpening`.
+        """
         return [] if self.sharpening is None else list(self.eta.parameters())
+
+    def weight_parameters(self) -> list[nn.Parameter]:
+        """All parameters but the step sizes of sharpening."""
+        steps = {id(eta) for eta in self.eta_parameters()}
+        return [parameter for parameter in self.parameters() if id(parameter) not in steps]
 
     def sigmas(self) -> dict[str, Tensor]:
         """The posterior's standard deviations by name."""

@@ -107,13 +107,11 @@ class Sharpened(Variational[SharpenedOptions], Bounded):
         Weight decay is not for them.
         """
         assert isinstance(net, Bayesian)
-        steps = net.eta_parameters()
-        own = {id(eta) for eta in steps}
-        rest = [parameter for parameter in net.parameters() if id(parameter) not in own]
+        weights = {"params": net.weight_parameters()}
         if not self.options.eta_lr:
-            return [{"params": rest}]
-        group = {"params": steps, "lr_scale": self.options.eta_lr, "weight_decay": 0.0}
-        return [{"params": rest}, group]
+            return [weights]
+        rate = {"lr_scale": self.options.eta_lr, "weight_decay": 0.0}
+        return [weights, {"params": net.eta_parameters(), **rate}]
 
     def diagnostics(self, net: nn.Module) -> dict[str, float]:
         """The size of the steps (root mean square) and the share that goes uphill."""
