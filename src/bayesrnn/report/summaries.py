@@ -103,7 +103,9 @@ class RunSummary:
         fitting = [
             result
             for result in self.results.values()
-            if result["split"] == split and _inference(result).startswith(inference)
+            if result["split"] == split
+            and _inference(result).startswith(inference)
+            and self.measure.key in result
         ]
         found = [(-r["samples"], figure, r) for r in fitting if (figure := self.figure(r))]
         return min(found, key=lambda row: row[:2])[2] if found else next(iter(fitting), None)
