@@ -13,7 +13,7 @@ from bayesrnn.errors import BayesRNNError, ConfigError
 from bayesrnn.progress import say
 from bayesrnn.tasks.bench import bench
 from bayesrnn.tasks.compare import compare
-from bayesrnn.tasks.dynamic import RULES, DynamicOptions, tune_dynamic
+from bayesrnn.tasks.dynamic import RULES, DynamicOptions, DynamicRule, tune_dynamic
 from bayesrnn.tasks.evaluate import evaluate, write_json
 from bayesrnn.tasks.generate import generate
 from bayesrnn.tasks.language_model import train_language_model
@@ -36,9 +36,13 @@ JsonFile = Annotated[
     Path | None, tyro.conf.arg(help="also write the result to this file as JSON; - for the screen")
 ]
 
-DynamicRule = Literal["sgd", "rms"]
 Segment = Annotated[
-    int | None, tyro.conf.arg(help="dynamic evaluation: words between updates (default: 5)")
+    int | None,
+    tyro.conf.arg(
+        metavar="N",
+        help="dynamic evaluation: words between updates (default: as tuned, else 5)",
+        help_behavior_hint="",
+    ),
 ]
 
 _BY_RECIPE = "Options left out follow the recipe of the method (and the size)."
@@ -81,10 +85,14 @@ def _train(train: Callable[[RunArguments, dict[str, Any]], Path], training: Any)
 def evaluate_run(
     run: Run,
     split: Annotated[
-        Literal["train", "valid", "test"], tyro.conf.arg(help="which part of the corpus")
+        Literal["train", "valid", "test"], tyro.conf.arg(help="which part of the data")
     ] = "test",
     samples: Annotated[
-        int, tyro.conf.arg(help="0: the mean weights; N: average the probabilities of N draws")
+        int,
+        tyro.conf.arg(
+            help="0: the mean weights; N: average the probabilities of N draws. A run of sharpened "
+            "shows both in any case (10 draws if this is 0), and a bound"
+        ),
     ] = 0,
     json: JsonFile = None,
     checkpoint: Checkpoint = "best",
@@ -98,17 +106,28 @@ def evaluate_run(
     dynamic: Annotated[
         DynamicRule | None,
         tyro.conf.arg(
+            metavar="{sgd,rms}",
+            help_behavior_hint="",
             help="dynamic evaluation: go on learning from the text while reading it, on a copy of "
             "the mean weights; --dynamic alone means sgd, rms adds a pull back to the trained "
-            "weights"
+            "weights",
         ),
     ] = None,
     dynamic_lr: Annotated[
         float | None,
-        tyro.conf.arg(help="its learning rate (default: as tuned, else 0.1, for rms 5e-5)"),
+        tyro.conf.arg(
+            metavar="X",
+            help="its learning rate (default: as tuned, else 0.1, for rms 0.0001)",
+            help_behavior_hint="",
+        ),
     ] = None,
     dynamic_decay: Annotated[
-        float | None, tyro.conf.arg(help="rms: the pull back (default: as tuned, else 0.002)")
+        float | None,
+        tyro.conf.arg(
+            metavar="X",
+            help="rms: the pull back (default: as tuned, else 0.001)",
+            help_behavior_hint="",
+        ),
     ] = None,
     dynamic_segment: Segment = None,
 ) -> None:
@@ -213,7 +232,9 @@ def _with_default_rule(arguments: Sequence[str]) -> list[str]:
     spelt = list(arguments)
     if "--dynamic" in spelt:
         place = spelt.index("--dynamic") + 1
-        if spelt[place : place + 1] not in ([rule] for rule in RULES):
+        following = spelt[place] if place < len(spelt) else "-"
+        # The folder of a run may follow; any other word is a rule, or meant as one.
+        if following.startswith("-") or (following not in RULES and Path(following).exists()):
             spelt.insert(place, RULES[0])
     return spelt
 

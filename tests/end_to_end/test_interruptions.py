@@ -9,6 +9,7 @@ import time
 
 import pytest
 
+from bayesrnn.errors import CorpusError
 from bayesrnn.training import CheckpointStore
 
 from .conftest import model_hash
@@ -134,6 +135,63 @@ def test_resuming_with_other_options_is_refused(train_arguments, program, tmp_pa
     code, _, errors = program(*train_arguments, "--resume", "--epochs", "2", "--out", run)
     assert code == 0, errors
     assert [record["epoch"] for record in epoch_records(run)] == [1, 2]
+
+
+def test_resuming_needs_no_option_but_out(train_arguments, program, tmp_path):
+    run = tmp_path / "run"
+    assert program(*train_arguments, "--method", "sharpened", "--epochs", "1", "--out", run)[0] == 0
+    resume = ("train", "lm", "--resume", "--out", run)
+    saved = ("--eta-lr", "0.002", "--method", "sharpened")
+    for options in ((), saved[:2], saved, ("--config", run / "config.toml")):
+        code, _, errors = program(*resume, *options)
+        assert code == 0, errors
+    other = tmp_path / "other.toml"
+    for text, options, words in (
+        ("", ("--eta-lr", "0.1"), "--eta-lr is 0.1, but the run was started with 0.002"),
+        ("", ("--eta-init", "0.1"), "--eta-init is 0.1, but the run was started without it"),
+        ("", ("--dropout", "0.1"), "--dropout is 0.1, but the run was started without it"),
+        ("", ("--epochs", "0"), "--epochs is 0; it has to be above 0"),
+        ('epochs = "ten"', (), "--epochs is 'ten'; it has to be a whole number"),
+        ('corpus = "ptb"', (), "--corpus is ptb, but"),
+        ('task = "mnist"', (), "train mnist"),
+        ("options = 3", (), "table"),
+        ("speed = 3", (), "'speed', which is not an option"),
+    ):
+        other.write_text(text)
+        code, _, errors = program(*resume, "--config", other, *options)
+        assert code == 1
+        assert words in errors
+        assert errors.count("\n") == 1
+    data = tmp_path / "data"
+    other.write_text(f"epochs = 2\ndata_dir = '{data}'")
+    code, _, errors = program(*resume, "--config", other)
+    assert code == 0, errors
+    assert [record["epoch"] for record in epoch_records(run)] == [1, 2]
+    assert f'data_dir = "{data}"' in (run / "config.toml").read_text()
+
+
+def test_resuming_looks_for_no_images_but_those_of_the_run(program, tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    run = tmp_path / "run"
+    small = ("--hidden", "8", "--epochs", "1", "--method", "plain", "--threads", "1")
+    code, _, errors = program("train", "mnist", "--images", "digits", *small, "--out", run)
+    assert code == 0, errors
+
+    def none_found(data_dir):
+        raise CorpusError("no images were found")
+
+    monkeypatch.setattr("bayesrnn.tasks.mnist.available_images", none_found)
+    resume = ("train", "mnist", "--resume", "--out", run)
+    for options in ((), ("--images", "auto"), ("--images", "digits"), ("--epochs", "2")):
+        code, _, errors = program(*resume, *options)
+        assert code == 0, errors
+    assert [record["epoch"] for record in epoch_records(run)] == [1, 2]
+    code, _, errors = program(*resume, "--images", "mnist")
+    assert code == 1
+    assert "--images is mnist, but the run was started with digits" in errors
+    code, _, errors = program("train", "mnist", *small, "--resume", "--out", tmp_path / "new")
+    assert code == 1
+    assert "no images were found" in errors
 
 
 def test_resuming_with_another_text_is_refused(train_arguments, program, tiny_text, tmp_path):

@@ -110,6 +110,8 @@ def test_generation_is_repeatable_and_obeys_its_options(train_arguments, program
         (["--epochs", "0"], ["--epochs", "0"]),
         (["--lr", "-1"], ["--lr", "-1"]),
         (["--optimizer", "lbfgs"], ["--optimizer", "adam"]),
+        (["--optimizer", "muon"], ["--optimizer", "adam"]),
+        (["--method", "plain", "--kl-weighting", "geometric"], ["--kl-weighting", "bbb"]),
         (["--batch-size", "100000"], ["--batch-size", "--unroll"]),
         (["--corpus", "no-such-thing"], ["no-such-thing", "pride-and-prejudice"]),
         (["--corpus", "ptb", "--data-dir", "."], ["ptb", "looked for"]),
@@ -135,12 +137,15 @@ def test_a_config_with_wrong_entries_is_refused(program, tmp_path):
         ('method = "magic"', "magic"),
         ("epochs = ", "TOML"),
         ("[options]\ndropout = 0.5", "dropout"),
+        ('[options]\nprior = "foo"', "--prior"),
+        ("options = 3", "table"),
     ):
         config = tmp_path / "config.toml"
         config.write_text(text)
         code, _, errors = program("train", "lm", "--config", config, "--out", tmp_path / "run")
         assert code == 1
         assert word in errors
+        assert errors.count("\n") == 1
     assert not (tmp_path / "run").exists()
 
 

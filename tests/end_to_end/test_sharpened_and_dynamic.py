@@ -4,6 +4,7 @@ import hashlib
 import json
 
 import pytest
+import torch
 
 
 @pytest.fixture
@@ -150,7 +151,10 @@ def test_tuning_never_reads_the_test_text(trained, program, tiny_text, monkeypat
         (["--dynamic", "rms", "--dynamic-decay", "2"], ["decay", "2"]),
         (["--dynamic", "--dynamic-segment", "0"], ["segment", "0"]),
         (["--dynamic", "--dynamic-lr", "1e9"], ["diverged", "--dynamic-lr"]),
-        (["--dynamic", "--dynamic-lr", "1e300"], ["lr", "1e+300", "below"]),
+        (["--dynamic", "--dynamic-lr", "1e300"], ["--dynamic-lr", "1e+300", "at most"]),
+        (["--dynamic", "--dynamic-decay", "0.1"], ["--dynamic-decay", "rms"]),
+        (["--dynamic", "rms", "--dynamic-segment", "-1"], ["--dynamic-segment", "-1"]),
+        (["--dynamic", "rms", "--dynamic-segment", "100000"], ["--dynamic-segment", "shorter"]),
     ],
     ids=lambda value: " ".join(value) if value[0].startswith("--dynamic") else "",
 )
@@ -162,9 +166,41 @@ def test_mistakes_get_one_clear_line(options, words, trained, program):
         assert word in errors
 
 
+def test_a_word_that_is_no_rule_is_named(trained, program):
+    code, _, errors = program("evaluate", trained("plain"), "--dynamic", "foo")
+    assert code == 2
+    assert "foo" in errors
+    assert "sgd" in errors
+
+
+def test_tuning_keeps_nothing_that_does_not_help(trained, program, monkeypatch):
+    from bayesrnn.tasks import dynamic
+
+    run = trained("plain")
+    monkeypatch.setattr(dynamic, "dynamic_log_probs", lambda *_: torch.full((100,), -50.0))
+    code, out, _ = program("tune-dynamic", run, "--words", "100")
+    assert code == 0
+    assert "nothing is kept" in out
+    assert not (run / "dynamic.json").exists()
+    code, _, errors = program("tune-dynamic", run, "--words", "3")
+    assert code == 1
+    assert "--words is 3" in errors
+
+
+def test_what_is_shown_while_training_has_the_price_in_it(train_arguments, program, tmp_path):
+    """However little the KL of sharpening weighs in the loss, figures are shown with all of it."""
+    options = ("--eta-init", "0.05", "--eta-lr", "0", "--sharpen-kl-weight", "0")
+    run = tmp_path / "run"
+    program(*train_arguments, "--epochs", "1", "--method", "sharpened", "--out", run, *options)
+    (*_, record) = map(json.loads, (run / "metrics.jsonl").read_text().splitlines())
+    vocabulary = len((run / "vocabulary.txt").read_text().split())
+    assert record["train_perplexity"] > vocabulary
+
+
 def test_damaged_settings_are_refused(trained, program):
     run = trained("plain")
-    for text in ("{", "[1]", '{"sgd": {"lr": 1}}'):
+    fitting = '{"sgd": {"lr": %s, "decay": 0.0, "segment": %s}}'
+    for text in ("{", "[1]", '{"sgd": {"lr": 1}}', fitting % ('"x"', 5), fitting % (0.1, '"5"')):
         (run / "dynamic.json").write_text(text)
         code, _, errors = program("evaluate", run, "--dynamic")
         assert code == 1

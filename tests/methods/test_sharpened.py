@@ -72,6 +72,7 @@ def test_the_terms_against_a_literal_computation(make_model, carried, weight):
     shifts = [0.05**2 * g for g in gradients]
     kl = sum((shift**2).sum() for shift in shifts).item() / (2 * 0.05**2)
     assert loss.terms["minibatch_kl"] == pytest.approx(weight * SHARES.minibatch * kl, rel=1e-6)
+    assert loss.seen_kl == pytest.approx(SHARES.minibatch * kl, rel=1e-6)  # whatever the weight
     assert loss.terms["kl"] == pytest.approx(SHARES.epoch * phi.kl.item(), rel=1e-9)
     noise = torch.cat(
         [
@@ -141,16 +142,26 @@ def test_diagnostics(make_model):
     assert method.diagnostics(net)["eta_negative_share"] == 1.0
 
 
-@pytest.mark.parametrize("second_order", [False, True])
-def test_second_order_reaches_the_gradient(make_model, carried, second_order):
-    """The gradients by the means differ by the Hessian's part, and only by it."""
-    gradients = []
-    for order in (False, second_order):
-        method = make_method(second_order=order, eta_init=0.05, sharpen_clip=0)
+@pytest.mark.parametrize("eta", [0.05, 0.0])
+def test_second_order_reaches_the_gradient(make_model, carried, eta):
+    """It adds the way through g to the gradients, which is closed where no step is taken.
+
+    Steps have none of it, for g does not depend on them.
+    """
+    found = []
+    for second_order in (False, True):
+        method = make_method(second_order=second_order, eta_init=eta, sharpen_clip=0)
         net = method.build(make_model(), HINTS).double()
         method.loss(net, carried(None), SHARES).total.backward()
-        gradients.append(net.module.output.weight.grad)
-    assert torch.equal(*gradients) == (not second_order)
+        found.append({name: parameter.grad for name, parameter in net.named_parameters()})
+    first, second = found
+    drawn = [name.removeprefix("eta.") for name in first if name.startswith("eta.")]
+    assert drawn
+    for name in drawn:
+        assert first[f"eta.{name}"].any()
+        torch.testing.assert_close(first[f"eta.{name}"], second[f"eta.{name}"])
+        for part in (f"loc.{name}", f"rho.{name}"):
+            assert torch.equal(first[part], second[part]) == (eta == 0), part
 
 
 @pytest.mark.parametrize(

@@ -1,3 +1,4 @@
+import json
 from collections.abc import Callable
 from pathlib import Path
 
@@ -85,6 +86,86 @@ def test_most_draws_win(make_run: MakeRun) -> None:
     assert drawn is not None
     assert (mean["perplexity"], drawn["perplexity"]) == (100.0, 120.0)
     assert summary.result("train", "mean") is None
+
+
+def test_a_figure_of_zero_is_a_figure(make_mnist_run: MakeRun) -> None:
+    found = {
+        f"test-samples{draws}": {"error": error, "samples": draws, "split": "test"}
+        for draws, error in ((10, 0.01), (50, 0.0))
+    }
+    summary = read_summary(make_mnist_run("run", found))
+    drawn = summary.result("test", "samples")
+    assert drawn is not None
+    assert (drawn["samples"], summary.figure(drawn)) == (50, 0.0)
+
+
+def test_ways_of_prediction_are_told_apart(make_run: MakeRun) -> None:
+    """Of results that say their way, and of those of earlier versions that do not."""
+    ways = ("mean", "samples10", "dynamic-sgd", "dynamic-rms", "bound")
+    found = {
+        f"test-{way}": {
+            "perplexity": 100.0 + place,
+            "split": "test",
+            "inference": way,
+            "samples": 10 if way == "samples10" else 0,
+        }
+        for place, way in enumerate(ways)
+    }
+    found["test-samples5"] = {"perplexity": 90.0, "samples": 5, "split": "test"}
+    summary = read_summary(make_run("run", "bbb", results=found))
+    for place, way in enumerate(("mean", "samples", "dynamic-sgd", "dynamic-rms", "bound")):
+        result = summary.result("test", way)
+        assert result is not None
+        assert summary.figure(result) == 100.0 + place
+    del found["test-mean"], found["test-samples10"]
+    summary = read_summary(make_run("less", "bbb", results=found))
+    assert summary.result("test", "mean") is None, "a bound has no draws either"
+    drawn = summary.result("test", "samples")
+    assert drawn is not None
+    assert drawn["perplexity"] == 90.0
+
+
+@pytest.fixture
+def make_mnist_run(make_run: MakeRun) -> MakeRun:
+    """A run of the digits task, best in the second of three epochs."""
+
+    def make(name: str, results: dict[str, dict[str, object]]) -> Path:
+        run = make_run(
+            *(name, "bbb", ()), results=results, task="mnist", images="digits", layers=2, hidden=24
+        )
+        config = (run / "config.toml").read_text().splitlines(keepends=True)
+        (run / "config.toml").write_text(
+            "".join(line for line in config if not line.startswith(("corpus", "cell", "size")))
+        )
+        records = []
+        for epoch, error in enumerate((0.25, 0.125, 0.5), start=1):
+            at = {"epoch": epoch, "step": 18 * epoch}
+            records.append({"kind": "train", **at, "images_per_second": 1000 * epoch})
+            figures = {"train_nll": 0.5, "valid_nll": 1.0 / epoch, "valid_error": error}
+            records.append({"kind": "epoch", **at, **figures})
+        (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        return run
+
+    return make
+
+
+def test_a_run_of_digits_is_summarised(make_mnist_run: MakeRun) -> None:
+    """By its error, in percent; a bound on the likelihood has none."""
+    found = {
+        "test-mean": {"error": 0.03, "samples": 0, "split": "test", "inference": "mean"},
+        "test-bound": {"nll": 0.5, "samples": 0, "split": "test", "inference": "bound"},
+    }
+    summary = read_summary(make_mnist_run("digits-run", found))
+    assert (summary.name, summary.task, summary.data) == ("digits-run", "mnist", "digits")
+    assert (summary.network, summary.measure.shown) == ("mlp 2x24", "error in %")
+    assert summary.points[1] == EpochPoint(epoch=2, step=36, train=None, valid=12.5)
+    assert (summary.best_valid, summary.best_epoch) == (12.5, 2)
+    assert summary.items_per_second == 2000
+    mean = summary.result("test", "mean")
+    assert mean is not None
+    assert summary.figure(mean) == pytest.approx(3.0)
+    assert set(summary.results) == {"test-mean", "test-bound"}
+    assert summary.result("test", "bound") is None
 
 
 def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:

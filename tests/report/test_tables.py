@@ -1,4 +1,5 @@
-from collections.abc import Callable
+import json
+from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -8,13 +9,30 @@ from hypothesis import strategies as st
 
 from bayesrnn.errors import RunError
 from bayesrnn.report import Table, comparison_table, read_summary
+from bayesrnn.report.tables import _TEST_COLUMNS
 from bayesrnn.report.words import cells, printable, shortened
 
 MakeRun = Callable[..., Path]
 
 
-def result(perplexity: float | None, samples: int, **more: int) -> dict[str, object]:
+def result(perplexity: float | None, samples: int, **more: int | str) -> dict[str, object]:
     return {"perplexity": perplexity, "samples": samples, "split": "test", **more}
+
+
+@pytest.fixture
+def make_mnist_run(make_run: MakeRun) -> MakeRun:
+    """As `make_run`, of the digits task."""
+
+    def make(name: str, valid: Sequence[float], results: dict[str, dict[str, object]]) -> Path:
+        run = make_run(name, valid=(), results=results, task="mnist", images="digits")
+        records = [
+            {"kind": "epoch", "epoch": epoch, "step": 18 * epoch, "valid_error": error}
+            for epoch, error in enumerate(valid, start=1)
+        ]
+        (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        return run
+
+    return make
 
 
 def compared(*runs: Path) -> Table:
@@ -43,8 +61,68 @@ def test_the_table_says_what_the_runs_say(make_run: MakeRun) -> None:
     assert lines[2].index("250.00") == lines[3].index("190.00"), "numbers end in the same column"
 
 
+def cell(table: Table, row: int, inference: str) -> str:
+    """What a row says under the title of a way of prediction."""
+    return table.rows[row][list(table.header).index(_TEST_COLUMNS[inference][0])]
+
+
 def test_no_test_columns_without_results(make_run: MakeRun) -> None:
-    assert not {"test", "draws"} & set(compared(make_run("run")).header)
+    titles = {title for title, _ in _TEST_COLUMNS.values()}
+    assert not titles & set(compared(make_run("run")).header)
+
+
+def test_each_way_of_prediction_has_a_column_of_its_own(make_run: MakeRun) -> None:
+    """Of the same run, and no way is taken for another where a run has only that one."""
+    ways = {"mean": "mean", "samples": "samples10"} | {
+        way: way for way in ("dynamic-sgd", "dynamic-rms", "bound")
+    }
+    found = {
+        f"test-{inference}": result(
+            100.0 + place, 10 if way == "samples" else 0, inference=inference
+        )
+        for place, (way, inference) in enumerate(ways.items())
+    }
+    runs = [make_run("all", "bbb", results=found)]
+    for way, inference in ways.items():
+        name = f"test-{inference}"
+        runs.append(make_run(f"only-{way}", "bbb", results={name: found[name]}))
+    table = compared(*runs)
+    titles = [_TEST_COLUMNS[way][0] for way in ways]
+    assert len(set(titles)) == len(ways)
+    assert sorted(titles) == sorted(table.header[6:-1])
+    figures = {way: f"{100 + place:.2f}" for place, way in enumerate(ways)}
+    figures["samples"] += " (10)"
+    assert {way: cell(table, 0, way) for way in ways} == figures
+    for row, only in enumerate(ways, start=1):
+        assert {way: cell(table, row, way) for way in ways} == {
+            way: figures[way] if way == only else "-" for way in ways
+        }
+    notes = " ".join(table.notes)
+    assert all(f"{title}: {note}" in notes for title, note in _TEST_COLUMNS.values() if note)
+
+
+def test_results_without_their_way_of_prediction_are_still_read(make_run: MakeRun) -> None:
+    """Earlier versions said only how many draws; beside them lie results of this one."""
+    old = {"test-mean": result(181.5, 0), "test-samples20": result(180.25, 20)}
+    new = {"test-bound": result(150.0, 0, inference="bound")}
+    table = compared(make_run("old", "bbb", results=old), make_run("both", results={**old, **new}))
+    for row in (0, 1):
+        assert (cell(table, row, "mean"), cell(table, row, "samples")) == ("181.50", "180.25 (20)")
+    assert [cell(table, row, "bound") for row in (0, 1)] == ["-", "150.00"]
+
+
+def test_an_error_of_zero_is_shown(make_mnist_run: MakeRun) -> None:
+    found = {
+        f"test-samples{draws}": {"error": error, "samples": draws, "split": "test"}
+        for draws, error in ((10, 0.01), (50, 0.0))
+    }
+    found["test-mean"] = {"error": 0.0, "samples": 0, "split": "test"}
+    table = compared(make_mnist_run("run", valid=(0.1, 0.0), results=found))
+    assert list(table.header[4:6]) == ["train", "valid"]
+    assert table.rows[0][5] == "0.00"
+    assert (cell(table, 0, "mean"), cell(table, 0, "samples")) == ("0.00", "0.00 (50)")
+    assert table.header[-1] == "images/s"
+    assert "error in %" in table.notes[0]
 
 
 def test_one_run_is_not_the_best_of_anything(make_run: MakeRun) -> None:

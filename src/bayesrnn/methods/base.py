@@ -46,6 +46,8 @@ class Shares(NamedTuple):
 class MinibatchLoss(NamedTuple):
     """The number to minimise, the state to carry on, and the named terms that add up to the number.
 
+    seen_kl: what was paid, in full and on the scale of the nll, for a network that has seen the
+        targets: no likelihood is to be shown without it.
     gradient_norm: called after the backward pass, gives the norm of the whole gradient of the first
         parameter group where the method knows it without looking through all gradients again, else
         None.
@@ -55,6 +57,7 @@ class MinibatchLoss(NamedTuple):
     state: Any
     terms: dict[str, float]
     gradient_norm: Callable[[], float | None] = lambda: None
+    seen_kl: float = 0.0
 
 
 class Bound(NamedTuple):

@@ -80,21 +80,26 @@ class Sharpened(Variational[SharpenedOptions], Bounded):
         """The free energy of the minibatch with sharpened weights."""
         assert isinstance(net, Bayesian)
         phi = self.next_draw(net.train())
-        before, _ = objective(partial(net, weights=phi))
+        # cuDNN has no second derivatives of recurrent layers.
+        with torch.backends.cudnn.flags(enabled=not self.options.second_order):
+            before, _ = objective(partial(net, weights=phi))
         theta = self._sharpened(net, phi, before / shares.minibatch, self.streams["sharpening"])
         nll, state = objective(partial(net, weights=theta))
         kl = theta.kl * (self.options.kl_weight * shares.epoch)
-        minibatch_kl = theta.minibatch_kl * (self.options.sharpen_kl_weight * shares.minibatch)
+        seen_kl = theta.minibatch_kl * shares.minibatch
+        minibatch_kl = seen_kl * self.options.sharpen_kl_weight
         terms = {"nll": nll.item(), "kl": kl.item(), "minibatch_kl": minibatch_kl.item()}
         known_norm = partial(gradient_norm, net, theta)
-        return MinibatchLoss(nll + kl + minibatch_kl, state, terms, known_norm)
+        total = nll + kl + minibatch_kl
+        return MinibatchLoss(total, state, terms, known_norm, seen_kl.item())
 
     def bound(self, net: nn.Module, objective: Objective, generator: torch.Generator) -> Bound:
         """NLL + KL of one sharpened draw around the posterior mean."""
         assert isinstance(net, Bayesian)
         net.eval()
         phi = net.mean()
-        with torch.enable_grad():
+        # cuDNN has no way back through recurrent layers in evaluation mode.
+        with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             before, _ = objective(partial(net, weights=phi))
         with torch.no_grad():
             theta = self._sharpened(net, phi, before, generator)

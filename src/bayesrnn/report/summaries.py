@@ -96,9 +96,9 @@ class RunSummary:
         return self.best.epoch if self.best else None
 
     def result(self, split: str, inference: str) -> Mapping[str, Any] | None:
-        """The result on a split by a way of prediction: "mean", "samples", "bound" or "dynamic".
+        """The result on a split by a way of prediction, such as "mean", "samples" or "bound".
 
-        Of several, the one with the most draws or else the lowest figure.
+        Of several, the one with the most draws.
         """
         fitting = [
             result
@@ -107,8 +107,7 @@ class RunSummary:
             and _inference(result).startswith(inference)
             and self.measure.key in result
         ]
-        found = [(-r["samples"], figure, r) for r in fitting if (figure := self.figure(r))]
-        return min(found, key=lambda row: row[:2])[2] if found else next(iter(fitting), None)
+        return max(fitting, key=lambda result: int(result["samples"]), default=None)
 
     def figure(self, result: Mapping[str, Any]) -> float | None:
         """The figure of a result in the unit that is shown."""

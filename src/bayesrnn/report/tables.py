@@ -19,7 +19,8 @@ _NARROWEST = 6
 _TEST_COLUMNS = {
     "mean": ("test", ""),
     "samples": ("draws", "test, probabilities averaged over that many draws of the network"),
-    "dynamic": ("dynamic", "test, with dynamic evaluation: it learns from the text that it reads"),
+    "dynamic-sgd": ("dyn. sgd", "test, dynamic evaluation: it learns from the text that it reads"),
+    "dynamic-rms": ("dyn. rms", "as dyn. sgd, by the rule of Krause et al. 2018"),
     "bound": (
         "bound",
         "test, at most: by networks that saw the targets, and the KL that pays",

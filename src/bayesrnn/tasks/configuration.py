@@ -8,7 +8,7 @@ from typing import Any, ClassVar, NamedTuple, TypeVar
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS, option
-from bayesrnn.tasks.options import check_types, flag, is_method_option, method_options, to_toml
+from bayesrnn.tasks.options import check_types, flag, method_options, option_owners, to_toml
 from bayesrnn.training import WEIGHTINGS, default_lr
 
 
@@ -56,6 +56,8 @@ class TrainingConfig:
 
     def __post_init__(self) -> None:
         check_types(self)
+        if isinstance(self.data_dir, str):  # as a configuration file has it
+            object.__setattr__(self, "data_dir", Path(self.data_dir))
         for name, value in vars(self).items():
             if isinstance(value, int | float):
                 zero = name in self.may_be_zero or isinstance(value, bool)
@@ -121,22 +123,10 @@ def resolve(
 
     `defaults_for` finds the recipe from the options known so far.
     """
-    file = dict(file or {})
-    task = file.pop("task", config_type.task)
-    if task != config_type.task:
-        raise ConfigError(
-            f"the configuration is for `bayesrnn train {task}`, not for {config_type.task}"
-        )
-    file_options = file.pop("options", {})
+    values, options = file_entries(config_type, file or {})
+    for name, value in given.items():
+        (options if option_owners(name) else values)[name] = value
     known = {item.name: item for item in fields(config_type)}
-    for name in file:
-        if name not in known:
-            raise ConfigError(
-                f"the configuration has an entry {name!r}, which is not an option; there are: "
-                f"{', '.join(known)}"
-            )
-    values = {**file, **{name: v for name, v in given.items() if not is_method_option(name)}}
-    options = {**file_options, **{n: v for n, v in given.items() if is_method_option(n)}}
     for name, item in known.items():
         choices = item.metadata["choices"]
         if choices and values.setdefault(name, item.default) not in choices:
@@ -150,6 +140,41 @@ def resolve(
         if item.default is None and name in by_recipe:
             values.setdefault(name, by_recipe[name])
     values["options"] = asdict(method_options(values["method"], options, defaults.options))
-    if values.get("data_dir") is not None:
-        values["data_dir"] = Path(values["data_dir"])
+    if values["kl_weighting"] != known["kl_weighting"].default:
+        _require_kl(values["method"], values["kl_weighting"])
     return config_type(**values)
+
+
+def file_entries(
+    config_type: type[TrainingConfig], file: Mapping[str, Any]
+) -> tuple[dict[str, Any], dict[str, Any]]:
+    """What a configuration file says: values for options of the task, and of the method."""
+    values = dict(file)
+    task = values.pop("task", config_type.task)
+    if task != config_type.task:
+        raise ConfigError(
+            f"the configuration is for `bayesrnn train {task}`, not for {config_type.task}"
+        )
+    options = values.pop("options", {})
+    if not isinstance(options, Mapping):
+        raise ConfigError(
+            f"the configuration's entry 'options' is {options!r}; it has to be a table, [options], "
+            "of the method's own options"
+        )
+    known = [item.name for item in fields(config_type)]
+    for name in values:
+        if name not in known:
+            raise ConfigError(
+                f"the configuration has an entry {name!r}, which is not an option; there are: "
+                f"{', '.join(known)}"
+            )
+    return values, dict(options)
+
+
+def _require_kl(method: str, weighting: str) -> None:
+    have = option_owners("kl_weight")
+    if method not in have:
+        raise ConfigError(
+            f"--kl-weighting is {weighting}, but the method {method} has no KL divergence; leave "
+            f"it out, or give a --method that has one: {', '.join(have)}"
+        )

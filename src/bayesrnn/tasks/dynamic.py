@@ -3,15 +3,15 @@
 import json
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Final, TypeVar
+from typing import Final, Literal, get_args
 
 from torch import Tensor
 
-from bayesrnn.data import Batch, Corpus, TrainingBatches
-from bayesrnn.errors import RunError, TrainingDivergedError
+from bayesrnn.data import Corpus, TrainingBatches
+from bayesrnn.errors import ConfigError, RunError, TrainingDivergedError
 from bayesrnn.evaluation import (
     GradientDescent,
     Likelihood,
@@ -22,10 +22,11 @@ from bayesrnn.evaluation import (
 )
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.tasks.language_model import TrainedLanguageModel, load_language_model
-from bayesrnn.tasks.rows import Row
+from bayesrnn.tasks.rows import Row, likelihood_figures
 from bayesrnn.training import RunDirectory
 
-RULES: Final = ("sgd", "rms")
+DynamicRule = Literal["sgd", "rms"]
+RULES: Final[tuple[str, ...]] = get_args(DynamicRule)
 
 #: The file of a run's folder that keeps what tuning found.
 _FILE = "dynamic.json"
@@ -33,8 +34,8 @@ _FILE = "dynamic.json"
 #: Minibatches of training text behind the statistics of rms, and their sequences side by side.
 _STATISTICS_MINIBATCHES, _STATISTICS_SEQUENCES = 500, 20
 
-#: Tuning moves on by this factor as long as a step gains this many nats a word.
-_TUNING_FACTOR, _WORTH_WHILE = 2.0, 1e-3
+#: Tuning moves a setting by these factors in turn, each as long as that gains, but not for ever.
+_TUNING_FACTORS, _MOST_MOVES = (8.0, 2.0), 8
 
 
 @dataclass(frozen=True)
@@ -49,37 +50,63 @@ class DynamicOptions:
 
 @dataclass(frozen=True)
 class DynamicSettings:
-    """One complete choice; `decay` is for rms only."""
+    """One complete choice, and where it comes from in a word; `decay` is for rms only."""
 
+    rule: str
     lr: float
     decay: float
     segment: int
+    source: str = "default"
+
+    def __post_init__(self) -> None:
+        limits = {"lr": (0.0, 1e9), "decay": (-1e-300, 1.0), "segment": (0, 10**6)}
+        for name, (above, most) in limits.items():
+            value = getattr(self, name)
+            kinds = int if name == "segment" else int | float
+            if not isinstance(value, kinds) or isinstance(value, bool) or not above < value <= most:
+                least = "from 0" if name == "decay" else "above 0"
+                raise ConfigError(
+                    f"--dynamic-{name} is {value}; it has to be a{' whole' * (kinds is int)} "
+                    f"number {least} and at most {most:g}"
+                )
+
+    def __str__(self) -> str:
+        decay = f", decay {self.decay:.3g}" * (self.rule == "rms")
+        return f"{self.rule}, lr {self.lr:.3g}{decay}, segments of {self.segment}"
+
+    def numbers(self) -> dict[str, float]:
+        """The settings themselves, to write down."""
+        return {"lr": self.lr, "decay": self.decay, "segment": self.segment}
 
 
-#: The paper's for sgd; for rms those of Krause et al. (2018).
+#: The paper's for sgd; for rms near those of Krause et al. (2018).
 _DEFAULTS = {
-    "sgd": DynamicSettings(lr=0.1, decay=0.0, segment=5),
-    "rms": DynamicSettings(lr=5e-5, decay=2e-3, segment=5),
+    "sgd": DynamicSettings("sgd", lr=0.1, decay=0.0, segment=5),
+    "rms": DynamicSettings("rms", lr=1e-4, decay=1e-3, segment=5),
 }
 
 
+def choose_settings(path: Path, options: DynamicOptions) -> DynamicSettings:
+    """The user's settings for a run, completed by what tuning found, or else by defaults."""
+    given = {n: v for n, v in vars(options).items() if n != "rule" and v is not None}
+    if options.rule == "sgd" and "decay" in given:
+        raise ConfigError("--dynamic-decay belongs to --dynamic rms; leave it out, or use rms")
+    base = _tuned(path).get(options.rule, _DEFAULTS[options.rule])
+    return replace(base, **given, source="given") if given else base
+
+
 def dynamic_row(
-    trained: TrainedLanguageModel, corpus: Corpus, text: Tensor, options: DynamicOptions
+    trained: TrainedLanguageModel, corpus: Corpus, text: Tensor, settings: DynamicSettings
 ) -> Row:
     """The row of dynamic evaluation, from the mean weights."""
-    settings, source = _settings(trained.path, options)
-    rule = options.rule
-    score = _Scorer(trained, corpus, text, rule)
-    found = score(settings)
-    how = f"lr {settings.lr:g}" + f", decay {settings.decay:g}" * (rule == "rms")
-    label = f"dynamic {rule}, {how}, segments of {settings.segment} ({source})"
+    found = _Scorer(trained, corpus, text)(settings)
     return {
-        "inference": f"dynamic-{rule}",
-        "label": label,
+        "inference": f"dynamic-{settings.rule}",
+        "label": f"dynamic {settings} ({settings.source})",
         "samples": 0,
-        "perplexity": found.perplexity,
-        **asdict(found),
-        "dynamic": asdict(settings),
+        **likelihood_figures(found),
+        "streams": 1,
+        "dynamic": settings.numbers(),
     }
 
 
@@ -92,33 +119,41 @@ def tune_dynamic(
     device: str = "auto",
 ) -> str:
     """Find settings on the validation text and keep them in the run; gives them as a line."""
-    trained = load_language_model(run, checkpoint, device)
-    corpus = trained.corpus()
-    text = corpus.valid[: words + 1].to(trained.device)
-    score = _Scorer(trained, corpus, text, rule)
     start = _DEFAULTS[rule]
     if segment is not None:
         start = replace(start, segment=segment)
+    if words < 10 * start.segment:
+        raise ConfigError(
+            f"--words is {words}; for segments of {start.segment} it has to be "
+            f"{10 * start.segment} or more"
+        )
+    trained = load_language_model(run, checkpoint, device)
+    corpus = trained.corpus()
+    text = corpus.valid[: words + 1].to(trained.device)
+    score = _Scorer(trained, corpus, text)
+    network = trained.method.mean(trained.net)
+    static = Likelihood(-target_log_probs(network, text).double().mean().item(), len(text) - 1)
 
     def nll(settings: DynamicSettings) -> float:
         try:
-            value = score(settings).nll if settings.decay <= 1 else math.inf
+            found = score(settings)
         except TrainingDivergedError:
-            value = math.inf
-        decay = f", decay {settings.decay:.3g}" * (rule == "rms")
-        say(f"lr {settings.lr:.3g}{decay}: perplexity {Likelihood(value, 1).perplexity:.2f}")
-        return value
+            found = Likelihood(math.inf, len(text) - 1)
+        say(f"{settings}: perplexity {found.perplexity:.2f}")
+        return found.nll
 
     best, lowest = _climb(nll, start, ("lr",) if rule == "sgd" else ("lr", "decay"))
-    network = trained.method.mean(trained.net)
-    static = Likelihood(-target_log_probs(network, text).double().mean().item(), len(text) - 1)
-    found = Likelihood(lowest, len(text) - 1)
-    kept = {**_read(run), rule: {**asdict(best), "words": len(text) - 1, "nll": lowest}}
+    where = f"the first {len(text) - 1:,} words of valid"
+    if not lowest < static.nll:
+        return (
+            f"no setting that was tried is better on {where} than perplexity "
+            f"{static.perplexity:.2f} without dynamic evaluation; nothing is kept"
+        )
+    kept = {name: settings.numbers() for name, settings in _tuned(run).items()}
+    kept[rule] = best.numbers()
     RunDirectory(run).write_text(_FILE, json.dumps(kept, indent=2) + "\n")
-    decay = f", decay {best.decay:.3g}" * (rule == "rms")
     return (
-        f"best on the first {len(text) - 1:,} words of valid: {rule}, lr {best.lr:.3g}{decay}, "
-        f"segments of {best.segment}: perplexity {found.perplexity:.2f}, without "
+        f"best on {where}: {best}: perplexity {Likelihood(lowest, 1).perplexity:.2f}, without "
         f"{static.perplexity:.2f}; `bayesrnn evaluate {run} --dynamic {rule}` will use it"
     )
 
@@ -126,16 +161,14 @@ def tune_dynamic(
 class _Scorer:
     """The likelihood of a text under dynamic evaluation with given settings."""
 
-    def __init__(
-        self, trained: TrainedLanguageModel, corpus: Corpus, text: Tensor, rule: str
-    ) -> None:
-        self.trained, self.corpus, self.text, self.rule = trained, corpus, text, rule
+    def __init__(self, trained: TrainedLanguageModel, corpus: Corpus, text: Tensor) -> None:
+        self.trained, self.corpus, self.text = trained, corpus, text
         self.module = trained.method.mean_module(trained.net)
         self.statistics: dict[int, dict[str, Tensor]] = {}
 
     def __call__(self, settings: DynamicSettings) -> Likelihood:
         rule: GradientDescent | RootMeanSquare = GradientDescent(settings.lr)
-        if self.rule == "rms":
+        if settings.rule == "rms":
             statistics = self._statistics(settings.segment)
             rule = RootMeanSquare(settings.lr, settings.decay, statistics)
         with progress_bar(len(self.text) - 1, " words", "dynamic evaluation") as bar:
@@ -145,58 +178,55 @@ class _Scorer:
     def _statistics(self, segment: int) -> dict[str, Tensor]:
         if segment not in self.statistics:
             train = self.corpus.train.to(self.trained.device)
-            sequences = max(1, min(_STATISTICS_SEQUENCES, len(train) // (segment + 1)))
+            sequences = min(_STATISTICS_SEQUENCES, len(train) // (segment + 1))
+            if not sequences:
+                raise ConfigError(
+                    f"--dynamic-segment is {segment}, but the training text has only "
+                    f"{len(train):,} words to gather statistics from; give shorter segments"
+                )
             batches = TrainingBatches(train, sequences, segment)
             count = min(len(batches), _STATISTICS_MINIBATCHES)
             with progress_bar(count * sequences * segment, " words", "gathering") as bar:
-                first: Iterable[Batch] = islice(batches, count)
+                first = islice(batches, count)
                 self.statistics[segment] = gradient_statistics(self.module, first, bar.update)
         return self.statistics[segment]
 
 
-Settings = TypeVar("Settings", bound=Any)
-
-
 def _climb(
-    score: Callable[[Settings], float], start: Settings, names: Iterable[str]
-) -> tuple[Settings, float]:
-    """The lowest score found by doubling or halving one setting after the other."""
+    score: Callable[[DynamicSettings], float], start: DynamicSettings, names: Iterable[str]
+) -> tuple[DynamicSettings, float]:
+    """The lowest score found by moving one setting after the other, in large steps, then small."""
     best, lowest = start, score(start)
     for name in names:
-        for factor in (_TUNING_FACTOR, 1 / _TUNING_FACTOR):
-            moved = False
-            while True:
-                tried = replace(best, **{name: getattr(best, name) * factor})
-                value = score(tried)
-                if not value < lowest - _WORTH_WHILE:
-                    break
-                best, lowest, moved = tried, value, True
-            if moved:
-                break  # downhill in this direction, so uphill in the other
+        for factor in _TUNING_FACTORS:
+            for move in (factor, 1 / factor):
+                moves = 0
+                while moves < _MOST_MOVES:
+                    value = getattr(best, name) * move
+                    if name == "decay" and value > 1:
+                        break
+                    tried = replace(best, **{name: value})
+                    if not (found := score(tried)) < lowest:
+                        break
+                    best, lowest, moves = tried, found, moves + 1
+                if moves:
+                    break  # downhill in this direction, so uphill in the other
     return best, lowest
 
 
-def _settings(path: Path, options: DynamicOptions) -> tuple[DynamicSettings, str]:
-    """The settings, and where they come from in a word."""
-    tuned = _read(path).get(options.rule)
-    base, source = _DEFAULTS[options.rule], "default"
-    if tuned is not None:
-        base = DynamicSettings(tuned["lr"], tuned["decay"], tuned["segment"])
-        source = "tuned on valid"
-    given = {n: v for n, v in vars(options).items() if n != "rule" and v is not None}
-    return replace(base, **given), "given" if given else source
-
-
-def _read(path: Path) -> dict[str, Any]:
+def _tuned(path: Path) -> dict[str, DynamicSettings]:
     """What tuning found, by rule."""
     if not (path / _FILE).exists():
         return {}
     try:
-        found: dict[str, Any] = json.loads(RunDirectory(path).read_text(_FILE))
-        for rule in found.values():
-            DynamicSettings(**{name: rule[name] for name in ("lr", "decay", "segment")})
-    except (ValueError, AttributeError, KeyError, TypeError):
+        found = json.loads(RunDirectory(path).read_text(_FILE))
+        return {
+            rule: DynamicSettings(
+                rule, kept["lr"], kept["decay"], kept["segment"], "tuned on valid"
+            )
+            for rule, kept in found.items()
+        }
+    except (ValueError, AttributeError, KeyError, TypeError, ConfigError):
         raise RunError(
             f"{path / _FILE} is damaged; remove it, or run `bayesrnn tune-dynamic` again"
         ) from None
-    return found

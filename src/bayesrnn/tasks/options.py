@@ -4,7 +4,7 @@ import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
-from types import UnionType
+from types import NoneType, UnionType
 from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
 
 import tyro
@@ -19,6 +19,15 @@ else:
 
 
 _METAVARS = {int: "N", float: "X", str: "NAME", Path: "PATH", tuple[str, ...]: "NAME|PATH ..."}
+#: The kinds of values whose type is checked, in words.
+_KINDS: dict[Any, str] = {
+    bool: "true or false",
+    int: "a whole number",
+    float: "a number",
+    str: "a text",
+    Path: "the path of a folder",
+    tuple[str, ...]: "a text or a list of texts",
+}
 
 
 def flag(name: str) -> str:
@@ -49,7 +58,7 @@ def given_options(parsed: Any) -> dict[str, Any]:
 
 def _argument(item: "Field[Any]", hint: Any, prefix: str) -> tuple[str, Any, Any]:
     shown = f"{prefix}{item.metadata['help']}{_default(item)}"
-    choices = item.metadata["choices"] or get_args(hint) * (get_origin(hint) is Literal)
+    choices = _choices(item, hint)
     if hint is bool:
         argument = tyro.conf.arg(help=shown, help_behavior_hint="")
         return item.name, Annotated[bool, argument], field(default=item.default)
@@ -72,56 +81,70 @@ def method_options(method: str, values: Mapping[str, Any], recipe: Mapping[str, 
     own = [item.name for item in fields(options_type)]
     for name in values:
         if name not in own:
-            owners = _method_options()[name].owners if is_method_option(name) else []
+            owners = option_owners(name)
             has = ", ".join(map(flag, own)) if own else "none"
             known = f"it belongs to {', '.join(owners)}" if owners else "no method has it"
             raise ConfigError(
                 f"the method {method} has no option {flag(name)}: {known}; "
                 f"{method}'s own options: {has}"
             )
-    return options_type(**{**recipe, **values})
+    made = {**recipe, **values}
+    _check_types(options_type, made)
+    return options_type(**made)
 
 
-def is_method_option(name: str) -> bool:
-    """Whether some method has an option of this name."""
-    return name in _method_options()
+def option_owners(name: str) -> list[str]:
+    """The methods that have an option of this name."""
+    found = _method_options().get(name)
+    return found.owners if found else []
 
 
 def check_types(config: Any) -> None:
     """Refuse values of the wrong kind, as a configuration file may hold them."""
-    for item, hint in _hinted_fields(type(config)):
-        value = getattr(config, item.name)
-        choices = item.metadata["choices"]
+    _check_types(type(config), vars(config))
+
+
+def _check_types(dataclass: type, values: Mapping[str, Any]) -> None:
+    for item, hint in _hinted_fields(dataclass):
+        if item.name not in values:
+            continue
+        value, choices = values[item.name], _choices(item, hint)
         members = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-        kinds = [kind for kind in members if kind in (bool, int, float, str)]
+        kinds = [kind for kind in members if kind in _KINDS]
+        left_out = value is None and NoneType in members
         if choices and value not in choices:
             expected = f"one of {', '.join(choices)}"
-        elif kinds and value is not None and not _is_kind(value, kinds[0]):
-            words = {bool: "true or false", int: "a whole number", float: "a number", str: "a text"}
-            expected = words[kinds[0]]
+        elif kinds and not left_out and not _is_kind(value, kinds[0]):
+            expected = _KINDS[kinds[0]]
         else:
             continue
         raise ConfigError(f"{flag(item.name)} is {value!r}; it has to be {expected}")
 
 
-def _is_kind(value: Any, kind: type) -> bool:
+def _choices(item: "Field[Any]", hint: Any) -> tuple[str, ...]:
+    """The texts that an option can be, if it cannot be any."""
+    literal = get_args(hint) if get_origin(hint) is Literal else ()
+    choices: tuple[str, ...] = item.metadata["choices"] or literal
+    return choices
+
+
+def _is_kind(value: Any, kind: Any) -> bool:
     if kind is float:
         return isinstance(value, int | float) and not isinstance(value, bool)
-    return type(value) is kind
+    if kind is Path:
+        return isinstance(value, str | Path)
+    if kind in (bool, int, str):
+        return type(value) is kind
+    several = value if isinstance(value, list | tuple) else [value]
+    return all(isinstance(item, str) for item in several)
 
 
 def to_toml(values: Mapping[str, Any]) -> str:
     """Flat values and tables of flat values as TOML; None is left out."""
-    lines = [
-        f"{name} = {_toml(v)}" for name, v in values.items() if not _table(v) and v is not None
-    ]
+    lines = _toml_lines({n: value for n, value in values.items() if not _table(value)})
     for name, table in values.items():
         if _table(table):
-            lines += [
-                "",
-                f"[{name}]",
-                *(f"{n} = {_toml(v)}" for n, v in table.items() if v is not None),
-            ]
+            lines += ["", f"[{name}]", *_toml_lines(table)]
     return "\n".join(lines) + "\n"
 
 

@@ -1,8 +1,10 @@
 """The rows of an evaluation: one for each way of prediction, and how they read."""
 
 from collections.abc import Callable
+from dataclasses import asdict
 from typing import Any
 
+from bayesrnn.evaluation import Likelihood
 from bayesrnn.methods import Bounded
 from bayesrnn.tasks.runs import TrainedRun
 
@@ -50,6 +52,11 @@ def _averaged_row(samples: int, averaged: Callable[[int], Row], name: str) -> Ro
     return {"inference": inference, "label": label, "samples": samples, **averaged(samples)}
 
 
+def likelihood_figures(found: Likelihood) -> Row:
+    """The likelihood of a text as figures of a row."""
+    return {"perplexity": found.perplexity, **asdict(found)}
+
+
 def about(trained: TrainedRun[Any], split: str, seed: int) -> Row:
     """What has to be said with every row."""
     config = trained.config
@@ -81,7 +88,7 @@ def _figures(row: Row) -> str:
             f"{_kl(row)}, {row['tokens']:,} words)"
         )
     if "error" not in row:
-        return f"nll {at_most}{row['nll']:.4f}{_kl(row)} ({row['tokens']:,} images)"
+        return f"nll {at_most}{row['nll']:.4f}{_kl(row)} ({row['examples']:,} images)"
     return (
         f"error {row['error']:.2%}, nll {row['nll']:.4f}, calibration error {row['ece']:.2%}, "
         f"Brier score {row['brier']:.4f} ({row['examples']:,} images)"

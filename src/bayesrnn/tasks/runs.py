@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, Generic, TypeVar
 
@@ -12,7 +12,7 @@ from torch import nn
 from bayesrnn.errors import CheckpointError, ConfigError, MissingExtraError, RunError
 from bayesrnn.methods import METHODS, Method, option
 from bayesrnn.random import RandomStreams
-from bayesrnn.tasks.configuration import TrainingConfig
+from bayesrnn.tasks.configuration import TrainingConfig, file_entries
 from bayesrnn.tasks.options import flag, from_toml
 from bayesrnn.training import (
     CheckpointStore,
@@ -84,13 +84,14 @@ class Task(ABC, Generic[Config, Data]):
 def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[str, Any]) -> Path:
     """Train a network, or continue to; gives the folder of the run."""
     file = _read_config_file(arguments.config)
-    config = task.resolve(given, file)
-    path = arguments.out or Path("runs") / task.run_name(config)
+    path = arguments.out or Path("runs") / task.run_name(task.resolve(given, file))
     directory = RunDirectory(path)
     store = CheckpointStore(path)
     if arguments.resume and store.exists():
-        saved = task.resolve({}, from_toml(directory.read_config(), str(path)))
+        saved = task.resolve({}, from_toml(directory.read_config(), f"{path}/config.toml"))
         config = _resumed(saved, given, file)
+    else:
+        config = task.resolve(given, file)
     device = choose_device(config.device)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -227,22 +228,29 @@ def _read_config_file(path: Path | None) -> dict[str, Any]:
 def _resumed(saved: Config, given: Mapping[str, Any], file: Mapping[str, Any]) -> Config:
     """The saved configuration with what may change; anything else that differs is an error."""
     before = {**vars(saved), **saved.options}
-    wanted = {**file, **file.get("options", {}), **given}
-    wanted = {n: value for n, value in wanted.items() if n not in ("task", "options")}
+    values, options = file_entries(type(saved), file)
+    wanted = {**values, **options, **given}
     changed = {name: value for name, value in wanted.items() if not _same(value, before.get(name))}
+    for name in [item.name for item in fields(saved) if "auto" in item.metadata["choices"]]:
+        if name not in _CHANGEABLE and changed.get(name) == "auto":
+            del changed[name]  # what was found when the run was started
     for name, value in changed.items():
         if name not in _CHANGEABLE:
+            started = "without it" if before.get(name) is None else f"with {before[name]}"
             raise ConfigError(
-                f"{flag(name)} is {value}, but the run was started with {before.get(name)}; leave "
-                "it out to resume, or start a new run with another --out"
+                f"{flag(name)} is {value}, but the run was started {started}; leave it out to "
+                "resume, or start a new run with another --out"
             )
     return replace(saved, **changed)
 
 
 def _same(value: Any, other: Any) -> bool:
-    if isinstance(value, list | tuple):
-        return list(value) == list(other or ())
-    return bool(value == other or str(value) == str(other))
+    """Whether two values mean the same, be they from the command line, a file or a run."""
+    return bool(value == other or _texts(value) == _texts(other))
+
+
+def _texts(value: Any) -> list[str]:
+    return [str(item) for item in (value if isinstance(value, list | tuple) else [value])]
 
 
 def _tensorboard(path: Path) -> Callable[[dict[str, Any]], None]:

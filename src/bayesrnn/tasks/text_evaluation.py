@@ -1,15 +1,13 @@
 """How probable a language model finds a text."""
 
-from dataclasses import asdict
-
 import torch
 
-from bayesrnn.evaluation import Likelihood, likelihood, likelihood_bound, text_minibatches
+from bayesrnn.evaluation import likelihood, likelihood_bound, text_minibatches
 from bayesrnn.methods import Bounded
 from bayesrnn.progress import progress_bar
-from bayesrnn.tasks.dynamic import DynamicOptions, dynamic_row
+from bayesrnn.tasks.dynamic import DynamicOptions, choose_settings, dynamic_row
 from bayesrnn.tasks.language_model import TrainedLanguageModel
-from bayesrnn.tasks.rows import Row, about, inference_rows
+from bayesrnn.tasks.rows import Row, about, inference_rows, likelihood_figures
 
 
 def evaluate_text(
@@ -22,35 +20,32 @@ def evaluate_text(
     dynamic: DynamicOptions | None = None,
 ) -> Row:
     """The rows of a language model on a split of its own corpus."""
+    # First of all, so that a mistake in the settings is told before the long work.
+    settings = None if dynamic is None else choose_settings(trained.path, dynamic)
     corpus = trained.corpus()
     text = getattr(corpus, split).to(trained.device)
 
     def averaged(draws: int) -> Row:
         generator = torch.Generator().manual_seed(seed)
         with progress_bar(max(draws, 1) * (len(text) - 1), " words", "evaluating") as bar:
-            return figures(
-                likelihood(
-                    *(trained.method, trained.net, text, draws, generator, streams, unroll),
-                    bar.update,
-                )
+            found = likelihood(
+                *(trained.method, trained.net, text, draws, generator, streams, unroll),
+                bar.update,
             )
+        return {**likelihood_figures(found), "streams": streams}
 
     def bounded(method: Bounded) -> Row:
         # Over minibatches as long as in training: the bound depends on it, unlike the rest.
-        minibatches = text_minibatches(text, streams, trained.config.unroll)
+        steps = trained.config.unroll
         generator = torch.Generator().manual_seed(seed)
         with progress_bar(len(text) - 1, " words", "bounding") as bar:
-            return figures(
-                likelihood_bound(method, trained.net, minibatches, generator, bar.update)
+            found = likelihood_bound(
+                *(method, trained.net, text_minibatches(text, streams, steps), generator),
+                bar.update,
             )
+        return {**likelihood_figures(found), "streams": streams, "unroll": steps}
 
     rows = inference_rows(trained, samples, averaged, bounded)
-    if dynamic is not None:
-        rows.append(dynamic_row(trained, corpus, text, dynamic))
-    corpus_name = " ".join(trained.config.corpus)
-    return {**about(trained, split, seed), "corpus": corpus_name, "streams": streams, "rows": rows}
-
-
-def figures(found: Likelihood) -> Row:
-    """A likelihood as figures of a row."""
-    return {"perplexity": found.perplexity, **asdict(found)}
+    if settings is not None:
+        rows.append(dynamic_row(trained, corpus, text, settings))
+    return {**about(trained, split, seed), "corpus": " ".join(trained.config.corpus), "rows": rows}

@@ -4,7 +4,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import torch
 from torch import Tensor, nn
@@ -98,6 +98,14 @@ class Position:
     best: float | None = None
 
 
+class StepFigures(NamedTuple):
+    """What a step tells: the loss to show, the terms of the whole loss, the gradient's norm."""
+
+    nll: float
+    terms: dict[str, float]
+    norm: float
+
+
 class Trainer:
     """Trains `net` with `method` and never loses more than the minutes since the last save.
 
@@ -145,7 +153,7 @@ class Trainer:
         last_save = last_log = last_line = time.monotonic()
         logged_step = position.step
         while position.minibatch < len(self.batches):
-            terms, norm = self.step()
+            nll, terms, norm = self.step()
             bar.update(self.items_per_batch)
             bar.set_postfix_str(self._brief(terms, norm), refresh=False)
             now = time.monotonic()
@@ -154,7 +162,7 @@ class Trainer:
                 speed = round(items / max(now - last_log, 1e-9))
                 self._log(
                     "train",
-                    **self.problem.figures(terms["nll"] / self.batches.steps),
+                    **self.problem.figures(nll / self.batches.steps),
                     gradient_norm=norm,
                     lr=lr,
                     **{f"{self.problem.unit}s_per_second": speed},
@@ -176,29 +184,32 @@ class Trainer:
                     "everything is saved",
                 )
 
-    def step(self) -> tuple[dict[str, float], float]:
-        """One update of the weights; gives the terms of the loss and the norm of the gradient."""
+    def step(self) -> StepFigures:
+        """One update of the weights."""
         position, batches = self.position, self.batches
         objective = self.problem.objective(batches[position.minibatch], position.state)
         weight = kl_weight(self.settings.kl_weighting, position.minibatch, len(batches))
         shares = Shares(epoch=weight / batches.sequences, minibatch=1 / batches.sequences)
-        total, state, terms, known_norm = self.method.loss(self.net, objective, shares)
+        loss = self.method.loss(self.net, objective, shares)
+        total, terms = loss.total, loss.terms
         total.backward()  # type: ignore[no-untyped-call]
-        norms = gradient_norms(self.optimiser, known_norm())
+        norms = gradient_norms(self.optimiser, loss.gradient_norm())
         if not all(map(math.isfinite, (total.item(), *norms))):
+            worst = next((norm for norm in norms if not math.isfinite(norm)), max(norms))
             raise TrainingDivergedError(
-                f"the loss became {total.item():g} and the gradient's norm {max(norms):g} at step "
+                f"the loss became {total.item():g} and the gradient's norm {worst:g} at step "
                 f"{position.step + 1} (epoch {position.epoch + 1}); nothing of it is saved: the "
                 "last checkpoint is from before. Try a lower --lr, a lower --clip, or another "
-                "--seed, with a new --out"
+                "--seed (and, with the method sharpened, a lower --eta-lr), with a new --out"
             )
         clipped_step(self.optimiser, self.settings.clip, norms)
         self.optimiser.zero_grad()
-        position.state = _detached(state)
-        position.epoch_nll += terms["nll"]
+        position.state = _detached(loss.state)
+        shown = terms["nll"] + loss.seen_kl
+        position.epoch_nll += shown
         position.minibatch += 1
         position.step += 1
-        return terms, norms[0]
+        return StepFigures(shown, terms, norms[0])
 
     def _finish_epoch(self) -> None:
         position, measure = self.position, self.problem.measure

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 from bayesrnn.core import total_norm
 from bayesrnn.errors import ConfigError
 
-#: torch optimisers that cannot take a plain step on dense gradients.
-_UNUSABLE = ("LBFGS", "SparseAdam")
+#: torch optimisers that cannot take a plain step on dense gradients of any shape.
+_UNUSABLE = ("LBFGS", "Muon", "SparseAdam")
 
 
 @dataclass(frozen=True)

@@ -1,0 +1,417 @@
+"""The training loop with a method and a problem that note what they are asked and given."""
+
+import math
+from dataclasses import asdict, dataclass
+from types import SimpleNamespace
+
+import pytest
+import torch
+from torch import nn
+
+from bayesrnn.data import Batch
+from bayesrnn.errors import TrainingDivergedError
+from bayesrnn.methods import Method, MinibatchLoss, Outcome
+from bayesrnn.random import RandomStreams
+from bayesrnn.training import (
+    CheckpointStore,
+    LoopSettings,
+    RunDirectory,
+    Schedule,
+    Trainer,
+    make_optimiser,
+)
+
+STEPS = 5
+LR_SCALE = 0.25
+#: The gradient of the second group, of norm 1; that of the first is a minibatch's inputs, and the
+#: state carried to it.
+SLOPE = (0.6, 0.8)
+
+
+class Net(nn.Module):
+    """A loss that is linear in two parameters, and a state that depends on the first."""
+
+    def __init__(self):
+        super().__init__()
+        self.first = nn.Parameter(torch.tensor([1.0, -1.0], dtype=torch.double))
+        self.second = nn.Parameter(torch.tensor([0.5, 0.5], dtype=torch.double))
+
+    def forward(self, batch, state):
+        before = 0.0 if state is None else state["sums"][0]
+        nll = self.first @ (batch.inputs + before) + self.second @ batch.targets
+        return nll, {"sums": (before + self.first,), "count": 1}
+
+
+class Recording(Method[None]):
+    """The plain loss and a made-up KL; with `noise`, all that a method can have of its own."""
+
+    name, summary, options_type = "recording", "", type(None)
+
+    def __init__(self, streams, noise=0.0):
+        super().__init__(None, streams)
+        self.noise, self.shares, self.calls = noise, [], 0
+        self.kl, self.seen_kl, self.known_norm = 0.0, 0.0, None
+        #: What else is added to the loss, by the number of the call.
+        self.extra = {}
+
+    def build(self, module, hints):
+        return module
+
+    def loss(self, net, objective, shares):
+        self.shares.append(shares)
+        self.calls += 1
+        nll, state = objective(net)
+        drawn = torch.randn(2, generator=self.streams["noise"], dtype=torch.double)
+        total = nll + self.kl + self.noise * self.calls * (drawn @ net.first)
+        if self.calls in self.extra:
+            total = total + self.extra[self.calls](net)
+        terms = {"nll": nll.item(), "kl": self.kl}
+        return MinibatchLoss(total, state, terms, lambda: self.known_norm, self.seen_kl)
+
+    def parameter_groups(self, net):
+        return [{"params": [net.first]}, {"params": [net.second], "lr_scale": LR_SCALE}]
+
+    def diagnostics(self, net):
+        return {"calls": self.calls}
+
+    def sample(self, net, generator):
+        raise NotImplementedError
+
+    def state(self):
+        return {"calls": self.calls}
+
+    def restore(self, state):
+        self.calls = state["calls"]
+
+
+@dataclass
+class Minibatches:
+    """Minibatches that can be told apart by their inputs."""
+
+    epoch: int
+    count: int
+    sequences: int
+    steps: int = STEPS
+
+    def __len__(self):
+        return self.count
+
+    def __getitem__(self, number):
+        inputs = torch.tensor([self.epoch + 1, number + 1], dtype=torch.double)
+        return Batch(inputs, torch.tensor(SLOPE, dtype=torch.double))
+
+
+class Recorder:
+    """The problem: notes the epochs, minibatches and states; `errors` is the validation error."""
+
+    unit, measure = "sign", "error"
+
+    def __init__(self, count=3, sequences=4, errors=None):
+        self.count, self.sequences, self.errors = count, sequences, errors or {}
+        self.epochs, self.used, self.states = [], [], []
+        #: What happens before a minibatch, by how many there were before it.
+        self.events = {}
+        self.seconds = 0.0
+
+    def minibatches(self, epoch):
+        self.epochs.append(epoch)
+        return Minibatches(epoch, self.count, self.sequences)
+
+    def objective(self, batch, state):
+        self.events.get(len(self.used), lambda: None)()
+        self.used.append(tuple((batch.inputs - 1).int().tolist()))
+        self.states.append(state)
+        self.seconds += 2.0
+        return lambda network: Outcome(*network(batch, state))
+
+    def figures(self, nll):
+        return {"loss": nll, "square": nll**2}
+
+    def validate(self):
+        # Falling always, so that the best epoch by it is the last one.
+        return {"loss": -float(self.epochs[-1]), "error": self.errors.get(self.epochs[-1], 1.0)}
+
+
+@pytest.fixture
+def make_trainer(tmp_path):
+    """A function that makes a trainer in a folder of its own, or the one by name."""
+
+    def make(problem, name="run", noise=0.0, optimiser="sgd", observe=None, **settings):
+        streams, net = RandomStreams(3), Net()
+        method = Recording(streams, noise)
+        run = RunDirectory(tmp_path / name)
+        run.create()
+        defaults = {"epochs": 2, "schedule": Schedule(0.1, 1, 0.5), "clip": None}
+        return Trainer(
+            net,
+            method,
+            problem,
+            make_optimiser(optimiser, method.parameter_groups(net), 1.0, 0.0),
+            LoopSettings(**{**defaults, "save_minutes": 60.0, **settings}),
+            streams,
+            run,
+            "fingerprint",
+            observe,
+        )
+
+    return make
+
+
+@pytest.mark.parametrize(("sequences", "count"), [(1, 1), (4, 3), (20, 2), (3, 7)])
+@pytest.mark.parametrize("weighting", ["uniform", "geometric"])
+def test_shares_of_the_kl(make_trainer, weighting, sequences, count):
+    """An epoch charges the KL once per sequence, and a minibatch its own one once."""
+    trainer = make_trainer(Recorder(count, sequences), kl_weighting=weighting)
+    trainer.train()
+    shares = trainer.method.shares
+    assert len(shares) == 2 * count
+    weights = [
+        1 / count if weighting == "uniform" else 2 ** (count - 1 - number) / (2**count - 1)
+        for number in range(count)
+    ]
+    assert [share.epoch for share in shares] == pytest.approx(
+        2 * [weight / sequences for weight in weights]
+    )
+    assert [share.minibatch for share in shares] == pytest.approx(2 * count * [1 / sequences])
+    assert sum(share.epoch for share in shares[:count]) == pytest.approx(1 / sequences)
+
+
+@pytest.mark.parametrize("clip", [None, 1.2])
+def test_rates_and_clipping_of_each_group(make_trainer, clip):
+    """Held, then decayed; the second group has a rate of its own, and a gradient below the clip."""
+    trainer = make_trainer(Recorder(count=1), epochs=4, schedule=Schedule(0.4, 2, 0.5), clip=clip)
+    net, places = trainer.net, []
+
+    def note(*_):
+        places.append([net.first.detach().clone(), net.second.detach().clone()])
+
+    note()
+    trainer.optimiser.register_step_post_hook(note)
+    trainer.train()
+    for epoch, lr in enumerate([0.4, 0.4, 0.2, 0.1]):
+        (first, second), (first_after, second_after) = places[epoch : epoch + 2]
+        gradient = torch.tensor([epoch + 1.0, 1.0], dtype=torch.double)
+        if clip is not None:
+            gradient *= clip / gradient.norm()
+        torch.testing.assert_close(first - first_after, lr * gradient, rtol=1e-5, atol=0)
+        slope = torch.tensor(SLOPE, dtype=torch.double)
+        torch.testing.assert_close(second - second_after, LR_SCALE * lr * slope)
+
+
+def test_a_norm_that_the_method_knows_is_taken_for_the_first_group(make_trainer):
+    trainer = make_trainer(Recorder(count=1), epochs=1, clip=1.0, log_every=1)
+    before = [parameter.detach().clone() for parameter in trainer.net.parameters()]
+    trainer.method.known_norm = 1000.0
+    trainer.train()
+    first, second = (b - p.detach() for b, p in zip(before, trainer.net.parameters(), strict=True))
+    ones = torch.ones(2, dtype=torch.double)
+    torch.testing.assert_close(first, 0.1 * ones / 1000, rtol=1e-5, atol=0)
+    torch.testing.assert_close(second.norm().item(), 0.1 * LR_SCALE)
+    assert trainer.run.metrics.read()[0]["gradient_norm"] == 1000.0
+
+
+def test_minibatches_of_each_epoch_in_order(make_trainer):
+    problem = Recorder(count=3)
+    make_trainer(problem, epochs=3).train()
+    asked = [epoch for place, epoch in enumerate(problem.epochs) if place]  # without __init__'s
+    assert asked == [0, 1, 2]
+    assert problem.used == [(epoch, number) for epoch in range(3) for number in range(3)]
+
+
+def test_the_state_is_handed_on_within_an_epoch_without_its_history(make_trainer):
+    problem = Recorder(count=3)
+    trainer = make_trainer(problem)
+    before = []
+    trainer.optimiser.register_step_pre_hook(
+        lambda *_: before.append(trainer.net.first.detach().clone())
+    )
+    trainer.train()
+    assert [state is None for state in problem.states] == [True, False, False] * 2
+    for place in (1, 2, 4, 5):
+        state = problem.states[place]
+        assert state["count"] == 1
+        (found,) = state["sums"]
+        assert not found.requires_grad
+        epoch_start = place - place % 3
+        torch.testing.assert_close(found, sum(before[epoch_start:place]))
+
+
+def test_the_best_epoch_is_the_one_with_the_lowest_measure(make_trainer):
+    """The first of equals, whatever other figures say."""
+    trainer = make_trainer(Recorder(count=3, errors={0: 0.5, 1: 0.2, 2: 0.2, 3: 0.3}), epochs=4)
+    kept = {}
+    trainer.optimiser.register_step_post_hook(
+        lambda *_: kept.update({len(kept) + 1: trainer.net.first.detach().clone()})
+    )
+    trainer.train()
+    store = CheckpointStore(trainer.run.path)
+    best, last = store.load("best"), store.load("last")
+    assert (best.step, last.step) == (6, 12)
+    assert (trainer.run.path / "best").read_text() == "6\n"
+    assert torch.equal(best.model["first"], kept[6])
+    assert torch.equal(last.model["first"], kept[12])
+    assert trainer.position.best == 0.2
+
+
+def test_a_best_of_zero_is_a_best(make_trainer):
+    trainer = make_trainer(Recorder(count=1, errors={0: 0.0, 1: 0.1}))
+    trainer.train()
+    assert CheckpointStore(trainer.run.path).load("best").step == 1
+
+
+@pytest.mark.parametrize("seen_kl", [0.0, 2.5])
+def test_log_records(make_trainer, monkeypatch, seen_kl):
+    """What a network paid for having seen the targets is part of every loss that is shown."""
+    seen, problem = [], Recorder(count=3, sequences=4, errors={0: 0.5, 1: 0.25})
+    monkeypatch.setattr(
+        "bayesrnn.training.loop.time", SimpleNamespace(monotonic=lambda: problem.seconds)
+    )
+    schedule = Schedule(1e-3, 1, 0.5)
+    trainer = make_trainer(problem, log_every=2, observe=seen.append, schedule=schedule)
+    trainer.method.kl, trainer.method.seen_kl = 6.0, seen_kl
+    losses = []
+    loss = trainer.method.loss
+
+    def noted(*arguments):
+        found = loss(*arguments)
+        losses.append(found.terms["nll"] + seen_kl)
+        return found
+
+    monkeypatch.setattr(trainer.method, "loss", noted)
+    norms = []
+    trainer.optimiser.register_step_pre_hook(
+        lambda *_: norms.append(trainer.net.first.grad.norm().item())
+    )
+    trainer.train()
+
+    def training(epoch, step, lr):
+        nll = losses[step - 1] / STEPS
+        return {
+            "kind": "train",
+            "epoch": epoch,
+            "step": step,
+            "loss": pytest.approx(nll),
+            "square": pytest.approx(nll**2),
+            "gradient_norm": pytest.approx(norms[step - 1]),
+            "lr": lr,
+            # 4 sequences of 5 signs every 2 seconds, also where an epoch began in between.
+            "signs_per_second": 10,
+            "kl_per_sign": 6.0 / STEPS,
+            "calls": step,
+        }
+
+    def finished(epoch, error):
+        nll = sum(losses[3 * epoch - 3 : 3 * epoch]) / (3 * STEPS)
+        return {
+            "kind": "epoch",
+            "epoch": epoch,
+            "step": 3 * epoch,
+            "train_loss": pytest.approx(nll),
+            "train_square": pytest.approx(nll**2),
+            "valid_loss": 1.0 - epoch,
+            "valid_error": error,
+        }
+
+    records = trainer.run.metrics.read()
+    assert records == [
+        training(1, 2, 1e-3),
+        finished(1, 0.5),
+        training(2, 4, 5e-4),
+        training(2, 6, 5e-4),
+        finished(2, 0.25),
+    ]
+    assert seen == records
+
+
+def test_saved_after_so_many_minutes(make_trainer, monkeypatch):
+    problem, found = Recorder(count=8), []
+    monkeypatch.setattr(
+        "bayesrnn.training.loop.time", SimpleNamespace(monotonic=lambda: problem.seconds)
+    )
+    trainer = make_trainer(problem, epochs=1, save_minutes=5 / 60)
+    monkeypatch.setattr(trainer, "save", lambda best=False: found.append(trainer.position.step))
+    trainer.train()
+    assert found == [3, 6, 8]  # two seconds a step, and the end of the epoch
+
+
+@pytest.mark.parametrize(
+    "extra",
+    [
+        lambda net: net.first.sum() * math.nan,
+        lambda net: net.first.sum() * 0 + math.inf,
+        lambda net: (net.second * 0).sqrt().sum(),  # 0, with a gradient of 0 * inf
+    ],
+    ids=["loss nan", "loss infinite", "gradient of the second group"],
+)
+@pytest.mark.parametrize("known", [None, 1.0])
+def test_divergence_is_an_error_and_saves_nothing(make_trainer, extra, known):
+    trainer = make_trainer(Recorder(count=3), log_every=1)
+    trainer.method.known_norm = known
+    trainer.method.extra[5] = extra
+    updates = []
+    trainer.optimiser.register_step_post_hook(lambda *_: updates.append(1))
+    with pytest.raises(TrainingDivergedError, match=r"at step 5 \(epoch 2\)"):
+        trainer.train()
+    assert len(updates) == 4
+    assert all(parameter.isfinite().all() for parameter in trainer.net.parameters())
+    assert trainer.store.load("last").step == 3
+    assert trainer.store.steps() == [3]
+    assert trainer.run.metrics.read()[-1]["step"] == 4
+
+
+def test_divergence_at_the_first_step_leaves_no_checkpoint(make_trainer):
+    trainer = make_trainer(Recorder())
+    trainer.method.extra[1] = lambda net: net.first.sum() * math.nan
+    with pytest.raises(TrainingDivergedError, match="nothing of it is saved"):
+        trainer.train()
+    assert not trainer.store.exists()
+    assert trainer.store.steps() == []
+
+
+class Killed(Exception):
+    pass
+
+
+def kill():
+    raise Killed
+
+
+def without_speed(records):
+    return [{k: v for k, v in r.items() if k != "signs_per_second"} for r in records]
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+@pytest.mark.parametrize("saved", [4, 6, 7, 8])
+def test_resumed_in_the_second_epoch_it_goes_on_identically(make_trainer, saved, optimiser):
+    """Saved after some steps, killed two later, and resumed by a trainer that knows nothing."""
+    options = {"noise": 0.1, "optimiser": optimiser, "epochs": 3, "log_every": 1, "clip": 5.0}
+    errors = {0: 0.5, 1: 0.3, 2: 0.4}
+    whole = make_trainer(Recorder(4, 2, errors), "whole", **options)
+    whole.train()
+
+    problem = Recorder(4, 2, errors)
+    killed = make_trainer(problem, **options)
+    problem.events = {saved: killed.save, saved + 2: kill}
+    with pytest.raises(Killed):
+        killed.train()
+
+    problem = Recorder(4, 2, errors)
+    resumed = make_trainer(problem, **options)
+    resumed.resume(str(saved))
+    assert resumed.position.step == saved
+    resumed.train()
+    assert problem.used == [divmod(step, 4) for step in range(saved, 12)]
+
+    for name, value in whole.net.state_dict().items():
+        assert torch.equal(resumed.net.state_dict()[name], value)
+    assert asdict(resumed.position) == asdict(whole.position)
+    assert resumed.method.calls == whole.method.calls
+    assert [group["lr"] for group in resumed.optimiser.param_groups] == [
+        group["lr"] for group in whole.optimiser.param_groups
+    ]
+    records = [without_speed(t.run.metrics.read()) for t in (resumed, whole)]
+    assert records[0] == records[1]
+    for which in ("best", "last"):
+        one, other = resumed.store.load(which), whole.store.load(which)
+        assert one.step == other.step
+        assert all(torch.equal(one.model[name], other.model[name]) for name in other.model)
