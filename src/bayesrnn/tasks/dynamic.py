@@ -34,8 +34,8 @@ _FILE = "dynamic.json"
 #: Minibatches of training text behind the statistics of rms, and their sequences side by side.
 _STATISTICS_MINIBATCHES, _STATISTICS_SEQUENCES = 500, 20
 
-#: Tuning moves a setting by these factors in turn, each as long as that gains, but not for ever.
-_TUNING_FACTORS, _MOST_MOVES = (8.0, 2.0), 8
+#: Tuning moves a setting by these factors in turn, each as long as that gains so many nats a word.
+_TUNING_FACTORS, _WORTH_WHILE = (8.0, 2.0), 1e-4
 
 
 @dataclass(frozen=True)
@@ -200,16 +200,13 @@ def _climb(
     for name in names:
         for factor in _TUNING_FACTORS:
             for move in (factor, 1 / factor):
-                moves = 0
-                while moves < _MOST_MOVES:
-                    value = getattr(best, name) * move
-                    if name == "decay" and value > 1:
+                before = best
+                while name != "decay" or best.decay * move <= 1:
+                    tried = replace(best, **{name: getattr(best, name) * move})
+                    if not (found := score(tried)) < lowest - _WORTH_WHILE:
                         break
-                    tried = replace(best, **{name: value})
-                    if not (found := score(tried)) < lowest:
-                        break
-                    best, lowest, moves = tried, found, moves + 1
-                if moves:
+                    best, lowest = tried, found
+                if best is not before:
                     break  # downhill in this direction, so uphill in the other
     return best, lowest
 
