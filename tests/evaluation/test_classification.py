@@ -55,7 +55,7 @@ class Drawn(Method[None]):
     def build(self, module, hints):
         return module
 
-    def loss(self, net, objective, kl_share):
+    def loss(self, net, objective, shares):
         raise NotImplementedError
 
     def sample(self, net, generator):
