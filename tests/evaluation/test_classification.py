@@ -9,7 +9,7 @@ from bayesrnn.core import absolute
 from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.evaluation.classification import (
     calibration_error,
-    class_probabilities,
+    class_log_probabilities,
     classification,
     score_probabilities,
 )
@@ -171,7 +171,7 @@ def test_figures_against_loops(count, classes, bins, seed):
 def test_probabilities_whatever_the_batch(batch):
     images, _ = data(10)
     model, counted = make_model(), []
-    found = class_probabilities(model, images, batch, counted.append)
+    found = class_log_probabilities(model, images, batch, counted.append).exp()
     weights = model(images).exp()
     torch.testing.assert_close(found, (weights / weights.sum(-1, keepdim=True)).detach())
     assert found.dtype == torch.double
@@ -181,7 +181,7 @@ def test_probabilities_whatever_the_batch(batch):
 
 def test_softmax_is_taken_in_double():
     model = make_model().float()
-    found = class_probabilities(model, data(50)[0].float())
+    found = class_log_probabilities(model, data(50)[0].float()).exp()
     assert found.dtype == torch.double
     assert (found.sum(-1) - 1).abs().max() < 1e-15 * 4
 
@@ -301,7 +301,7 @@ def test_nothing_to_evaluate():
     for samples in (0, 2):
         with pytest.raises(CorpusError, match="no images"):
             classification(*make_method("bbb"), images[:0], labels[:0], samples)
-    assert class_probabilities(make_model(), images[:0]).shape == (0, CLASSES)
+    assert class_log_probabilities(make_model(), images[:0]).shape == (0, CLASSES)
 
 
 def test_numbers_that_cannot_be():
@@ -311,4 +311,4 @@ def test_numbers_that_cannot_be():
     with pytest.raises(ConfigError, match="bins is 0"):
         calibration_error(FOUR, FOUR_LABELS, 0)
     with pytest.raises(ConfigError, match="batch is 0"):
-        class_probabilities(make_model(), images, 0)
+        class_log_probabilities(make_model(), images, 0)

@@ -13,7 +13,7 @@ class Weights(Mapping[str, Tensor]):
     """A mapping from parameter name to tensor, with what it cost to draw it.
 
     Pass it to the network that made it: `net(x, weights=weights)`. With the summed negative
-    log-likelihood `nll` of a minibatch, whatever the weights are, its loss is
+    log-likelihood `nll` of a minibatch its loss is, for a draw, sharpened or not,
 
         nll + weights.minibatch_kl + weights.kl / number_of_minibatches
     """

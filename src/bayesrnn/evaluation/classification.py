@@ -31,19 +31,6 @@ class Classification:
     examples: int
 
 
-def class_probabilities(
-    network: Network,
-    images: Tensor,
-    batch: int = 1000,
-    advance: Callable[[int], object] | None = None,
-) -> Tensor:
-    """The softmax of the network's logits, float64 [examples, classes], `batch` images at a time.
-
-    `advance` is told how many images are done, for a progress bar.
-    """
-    return _log_probabilities(network, images, batch, advance).exp()
-
-
 def classification(
     method: Method[Any],
     net: nn.Module,
@@ -61,14 +48,14 @@ def classification(
     if samples < 0:
         raise ConfigError(f"samples is {samples}; it has to be 0 (the mean) or more")
     if samples == 0:
-        log_probs = _log_probabilities(method.mean(net), images, advance=advance)
+        log_probs = class_log_probabilities(method.mean(net), images, advance=advance)
     else:
         generator = generator or torch.Generator().manual_seed(0)
         log_probs = torch.tensor(-math.inf, dtype=torch.double)
         for _ in range(samples):
             with torch.no_grad():
                 network = method.sample(net, generator)
-            drawn = _log_probabilities(network, images, advance=advance)
+            drawn = class_log_probabilities(network, images, advance=advance)
             log_probs = torch.logaddexp(log_probs, drawn)
         log_probs -= math.log(samples)
     return _scores(log_probs.exp(), log_probs, labels)
@@ -99,12 +86,16 @@ def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> 
 
 
 @torch.no_grad()
-def _log_probabilities(
+def class_log_probabilities(
     network: Network,
     images: Tensor,
     batch: int = 1000,
     advance: Callable[[int], object] | None = None,
 ) -> Tensor:
+    """The log-softmax of the network's logits, float64 [examples, classes], `batch` at a time.
+
+    `advance` is told how many images are done, for a progress bar.
+    """
     if batch < 1:
         raise ConfigError(f"batch is {batch}; it has to be 1 or more")
     parts = []

@@ -16,7 +16,7 @@ from bayesrnn.evaluation import classification
 from bayesrnn.methods import Hints, Method, Network, Objective, Outcome, option
 from bayesrnn.nn import MLP
 from bayesrnn.random import RandomStreams
-from bayesrnn.tasks.configuration import Defaults, Recipe, TrainingConfig, resolve
+from bayesrnn.tasks.configuration import Recipe, TrainingConfig, resolve
 from bayesrnn.tasks.runs import RunArguments, Task, TrainedRun, load_network, train_run
 
 _PIXELS = {"mnist": 28 * 28, "digits": 8 * 8}
@@ -54,7 +54,7 @@ class MnistTask(Task[MnistConfig, Images]):
         self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
     ) -> MnistConfig:
         """A full configuration; `auto` becomes the name of the images that were found."""
-        config = resolve(MnistConfig, _defaults, given, file)
+        config = resolve(MnistConfig, _RECIPE.defaults, given, file)
         if config.images == "auto":
             config = replace(config, images=available_images(config.data_dir))
         return config
@@ -154,7 +154,3 @@ def load_mnist_run(
 def on_device(images: ImageSet, device: torch.device) -> ImageSet:
     """The same images on a device."""
     return ImageSet(images.images.to(device), images.labels.to(device))
-
-
-def _defaults(values: Mapping[str, Any]) -> Defaults:
-    return _RECIPE.defaults(values)
