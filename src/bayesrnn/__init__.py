@@ -13,7 +13,7 @@ from bayesrnn.core import (
     relative,
 )
 from bayesrnn.errors import BayesRNNError
-from bayesrnn.evaluation import Prediction, predict
+from bayesrnn.evaluation import Prediction, Regression, RegressionPrediction, predict
 
 __version__ = "0.1.0"
 
@@ -24,6 +24,8 @@ __all__ = [
     "Gaussian",
     "Prediction",
     "Prior",
+    "Regression",
+    "RegressionPrediction",
     "ScaleMixture",
     "ScoredPrior",
     "Sharpening",

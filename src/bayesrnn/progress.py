@@ -6,11 +6,15 @@ from typing import Any
 from tqdm import tqdm
 
 
-def progress_bar(total: int, unit: str, label: str, done: int = 0) -> Any:
-    """A bar with speed and time left; silent when nobody watches (no terminal)."""
+def progress_bar(total: int, unit: str, label: str, done: int = 0, delay: float = 0.0) -> Any:
+    """A bar with speed and time left; silent when nobody watches (no terminal).
+
+    It appears after `delay` seconds: work that is done by then needs none.
+    """
     return tqdm(
         total=total,
         initial=done,
+        delay=delay,
         unit=unit,
         unit_scale=True,
         desc=label,

@@ -228,3 +228,38 @@ def refuse_first(load):
         return load(path)
 
     return loader
+
+
+@pytest.mark.parametrize("threads", [1, 3])
+@pytest.mark.parametrize("shape", [(1, 1), (5, 3), (2, 3, 700), (40, 10_001)])
+@pytest.mark.parametrize("spread", [0.1, 4.0, 60.0])
+def test_average_against_double_precision(shape, spread, threads, compiled, set_threads):
+    set_threads(threads)
+    generator = torch.Generator().manual_seed(shape[0])
+    logits = spread * torch.randn(shape, generator=generator)
+    mean = torch.rand(shape, generator=generator).softmax(-1)
+    entropy = torch.rand(shape[:-1], generator=generator)
+    probs = logits.double().softmax(-1)
+    own = -torch.xlogy(probs, probs).sum(-1)
+    for share in (1.0, 0.25):
+        got_mean, got_entropy = mean.clone(), entropy.clone()
+        compiled.average(logits, share, got_mean, got_entropy)
+        wanted = torch.lerp(mean.double(), probs, share)
+        torch.testing.assert_close(got_mean.double(), wanted, rtol=1e-5, atol=2e-7)
+        wanted = torch.lerp(entropy.double(), own, share)
+        torch.testing.assert_close(got_entropy.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_average_rules_classes_out_and_hides_no_damage(compiled):
+    logits = torch.zeros(4, 600)
+    logits[0, 300:] = -math.inf  # half of the classes are impossible
+    logits[1, 7] = math.nan
+    logits[2] = -math.inf
+    mean, entropy = torch.zeros(4, 600), torch.zeros(4)
+    compiled.average(logits, 1.0, mean, entropy)
+    torch.testing.assert_close(mean[0], torch.cat([torch.full((300,), 1 / 300), torch.zeros(300)]))
+    assert (mean[0, 300:] == 0).all()
+    assert entropy[0].item() == pytest.approx(math.log(300), rel=1e-6)
+    assert mean[1:3].isnan().all()
+    assert entropy[1:3].isnan().all()
+    assert entropy[3].item() == pytest.approx(math.log(600), rel=1e-6)

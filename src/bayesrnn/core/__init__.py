@@ -1,7 +1,8 @@
 """The mathematics: priors, the posterior, and the network that carries it."""
 
 from bayesrnn.core.bayesian import Bayesian
-from bayesrnn.core.noise import Noise
+from bayesrnn.core.kernel import kernel_for
+from bayesrnn.core.noise import Noise, draw_seed
 from bayesrnn.core.norms import total_norm
 from bayesrnn.core.priors import (
     ExactPrior,
@@ -28,6 +29,8 @@ __all__ = [
     "Sharpening",
     "Weights",
     "absolute",
+    "draw_seed",
+    "kernel_for",
     "relative",
     "total_norm",
 ]

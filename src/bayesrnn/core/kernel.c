@@ -1,4 +1,5 @@
-/* The inner loops of core/posterior.py, core/sharpening.py and core/noise.py, for float32 on the CPU.
+/* The inner loops of core/posterior.py, core/sharpening.py, core/noise.py and of
+ * evaluation/averaging.py, for float32 on the CPU.
  *
  * The formulas are those of the Python code, which stays the reference and does the work where no
  * compiler is found. Here each array is read once and each result written once: at millions of
@@ -356,5 +357,47 @@ void sharpen_gradient(int32_t threads, int64_t size, const float *restrict by_th
             float slope = scale * g[j];
             by_eta[j] = slope * (kl_scale * slope * eta[j] - by_theta[j]);
         }
+    }
+}
+
+/* The softmax of each row of logits joins a running mean of probabilities, and its entropy a running
+ * mean of entropies: each moves by `share` of its distance to the new value.
+ *
+ * With d = x - max(x): p = exp(d) / sum(exp(d)), and the entropy is log(sum) - sum(p d). A class
+ * whose exp(d) is no longer a normal number counts as impossible.
+ */
+void average(int32_t threads, int64_t rows, int64_t columns, const float *restrict logits,
+             float share, float *restrict mean, float *restrict entropy) {
+    #pragma omp parallel num_threads(threads)
+    {
+        float *exps = malloc(columns * sizeof(float));
+        #pragma omp for schedule(static)
+        for (int64_t row = 0; row < rows; row++) {
+            const float *x = logits + row * columns;
+            float *m = mean + row * columns, top = x[0];
+            double sum = 0.0, dot = 0.0;
+            #pragma omp simd reduction(max : top)
+            for (int64_t j = 0; j < columns; j++) top = x[j] > top ? x[j] : top;
+            for (int64_t start = 0; start < columns; start += TILE) {
+                int count = columns - start < TILE ? (int)(columns - start) : TILE;
+                float part = 0.0f, weighted = 0.0f;
+                #pragma omp simd reduction(+ : part, weighted)
+                for (int j = 0; j < count; j++) {
+                    float d = x[start + j] - top;
+                    float e = d < -87.0f ? 0.0f : exp_(d);
+                    d = d < -87.0f ? 0.0f : d;
+                    exps[start + j] = e;
+                    part += e;
+                    weighted += e * d;
+                }
+                sum += part;
+                dot += weighted;
+            }
+            float scale = (float)(share / sum);
+            #pragma omp simd
+            for (int64_t j = 0; j < columns; j++) m[j] += exps[j] * scale - share * m[j];
+            entropy[row] += share * ((float)(log(sum) - dot / sum) - entropy[row]);
+        }
+        free(exps);
     }
 }

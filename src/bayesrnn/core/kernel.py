@@ -45,7 +45,10 @@ class Kernel:
         self._sharpen, self._sharpen_gradient = library.sharpen, library.sharpen_gradient
         self._sharpen.argtypes = (n, i, p, p, p, f, f, _Word, _Word, p)
         self._sharpen_gradient.argtypes = (n, i, p, p, p, f, f, p)
-        self._draw.restype = self._sharpen_gradient.restype = None
+        self._average = library.average
+        self._average.argtypes = (n, i, i, p, f, p, p)
+        for function in (self._draw, self._sharpen_gradient, self._average):
+            function.restype = None
         for function in (self._gradient, self._normal, self._sum_of_squares, self._sharpen):
             function.restype = ctypes.c_double
 
@@ -133,6 +136,14 @@ class Kernel:
     def normal(self, out: Tensor, seed: int, stream: int) -> float:
         """Fill a tensor with the standard normal numbers of a seed; gives the sum of squares."""
         return float(self._normal(_threads(out), out.numel(), seed, stream, out.data_ptr()))
+
+    def average(self, logits: Tensor, share: float, mean: Tensor, entropy: Tensor) -> None:
+        """Move `mean` and `entropy` by `share` towards the softmax of logits and its entropy."""
+        rows, columns = entropy.numel(), logits.shape[-1]
+        self._average(
+            *(_threads(logits), rows, columns, logits.data_ptr(), share),
+            *(mean.data_ptr(), entropy.data_ptr()),
+        )
 
     def sum_of_squares(self, tensor: Tensor) -> float:
         """See `core.arithmetic.sum_of_squares`."""

@@ -10,7 +10,14 @@ from bayesrnn.data.images import (
     available_images,
     load_images,
 )
-from bayesrnn.data.text import detokenize, line_tokens, read_text, sentence_tokens
+from bayesrnn.data.shifts import reversed_text, shuffled_text, text_with_random_words
+from bayesrnn.data.text import (
+    detokenize,
+    known_tokens,
+    line_tokens,
+    read_text,
+    sentence_tokens,
+)
 from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
 
 __all__ = [
@@ -30,9 +37,13 @@ __all__ = [
     "available_images",
     "detokenize",
     "evaluation_batches",
+    "known_tokens",
     "line_tokens",
     "load_corpus",
     "load_images",
     "read_text",
+    "reversed_text",
     "sentence_tokens",
+    "shuffled_text",
+    "text_with_random_words",
 ]

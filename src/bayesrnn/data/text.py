@@ -9,7 +9,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from bayesrnn.data.files import read_bytes
-from bayesrnn.data.vocabulary import EOS, UNK
+from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
 from bayesrnn.errors import CorpusError
 
 # fmt: off
@@ -141,6 +141,12 @@ def sentence_tokens(text: str) -> list[str]:
                 sign = word
     close_sentence()
     return tokens
+
+
+def known_tokens(text: str, vocabulary: Vocabulary) -> list[str]:
+    """Cut a text as running text or as one that is cut already: as the vocabulary knows better."""
+    ways = (sentence_tokens(text), line_tokens(text))
+    return max(ways, key=lambda tokens: sum(t in vocabulary for t in tokens) / max(len(tokens), 1))
 
 
 def _takes_full_stop(line: str, stop: int, tokens: list[str]) -> bool:

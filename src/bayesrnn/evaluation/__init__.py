@@ -1,36 +1,77 @@
 """Functions from a predictor and data to numbers. Never trains, but for copies."""
 
+from bayesrnn.evaluation.averaging import entropy
 from bayesrnn.evaluation.bound import (
     BoundedLikelihood,
     example_minibatches,
     likelihood_bound,
     text_minibatches,
 )
+from bayesrnn.evaluation.calibration import Reliability, reliability
 from bayesrnn.evaluation.classification import Classification, calibration_error, classification
+from bayesrnn.evaluation.detection import (
+    Detection,
+    Interval,
+    detection,
+    require_window,
+    window_means,
+)
+from bayesrnn.evaluation.draws import Draws
 from bayesrnn.evaluation.dynamic import (
     GradientDescent,
     RootMeanSquare,
     dynamic_log_probs,
     gradient_statistics,
 )
+from bayesrnn.evaluation.inspection import Inspection, inspect_words
 from bayesrnn.evaluation.likelihood import Likelihood, likelihood, target_log_probs
 from bayesrnn.evaluation.prediction import Prediction, predict
+from bayesrnn.evaluation.reading import Way, WordFigures, readings, side_by_side, word_figures
+from bayesrnn.evaluation.regression import Regression, RegressionPrediction
+from bayesrnn.evaluation.selective import RiskCoverage, risk_coverage
+from bayesrnn.evaluation.temperature import TemperatureFit
+from bayesrnn.evaluation.uncertainty import Level, RunUncertainty, ShiftFigures, StreamFigures
 
 __all__ = [
     "BoundedLikelihood",
     "Classification",
+    "Detection",
+    "Draws",
     "GradientDescent",
+    "Inspection",
+    "Interval",
+    "Level",
     "Likelihood",
     "Prediction",
+    "Regression",
+    "RegressionPrediction",
+    "Reliability",
+    "RiskCoverage",
     "RootMeanSquare",
+    "RunUncertainty",
+    "ShiftFigures",
+    "StreamFigures",
+    "TemperatureFit",
+    "Way",
+    "WordFigures",
     "calibration_error",
     "classification",
+    "detection",
     "dynamic_log_probs",
+    "entropy",
     "example_minibatches",
     "gradient_statistics",
+    "inspect_words",
     "likelihood",
     "likelihood_bound",
     "predict",
+    "readings",
+    "reliability",
+    "require_window",
+    "risk_coverage",
+    "side_by_side",
     "target_log_probs",
     "text_minibatches",
+    "window_means",
+    "word_figures",
 ]

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.evaluation.calibration import reliability
 from bayesrnn.methods import Method, Network
 
 
@@ -74,15 +75,11 @@ def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> 
     `bins` bins of equal width by confidence, (0, 1/bins] the first. The error is the distance
     between mean confidence and share of right answers in a bin, averaged over answers.
     """
-    if bins < 1:
-        raise ConfigError(f"bins is {bins}; it has to be 1 or more")
     labels = _checked(probabilities, labels)
     confidence, answers = probabilities.detach().cpu().double().max(-1)
-    edges = torch.arange(1, bins, dtype=torch.double) / bins
-    surplus = confidence - (answers == labels).double()
-    per_bin = torch.zeros(bins, dtype=torch.double)
-    per_bin.index_add_(0, torch.bucketize(confidence, edges), surplus)
-    return per_bin.abs().sum().item() / len(labels)
+    if confidence.isnan().any():  # like the other figures of a network that has diverged
+        return math.nan
+    return reliability(confidence, answers == labels, bins).error
 
 
 @torch.no_grad()

@@ -92,6 +92,8 @@ class Method(ABC, Generic[Options]):
     summary: ClassVar[str]
     #: A frozen dataclass of `option` fields: the method's options on the command line.
     options_type: ClassVar[type]
+    #: Whether two calls of `sample` give two different networks.
+    draws_differ: ClassVar[bool] = True
 
     def __init__(self, options: Options, streams: RandomStreams) -> None:
         self.options = options

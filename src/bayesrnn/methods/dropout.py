@@ -16,6 +16,7 @@ from bayesrnn.methods.base import (
     Shares,
     option,
 )
+from bayesrnn.nn import dropping
 from bayesrnn.random import RandomStreams
 
 
@@ -71,8 +72,7 @@ class Dropout(Method[DropoutOptions]):
         masks = RandomStreams(seed)
 
         def network(*args: Any, **kwargs: Any) -> Any:
-            net.train()
-            with masks.as_default("dropout"):
+            with dropping(net), masks.as_default("dropout"):
                 return net(*args, **kwargs)
 
         return network

@@ -20,6 +20,7 @@ class Plain(Method[PlainOptions]):
     name: ClassVar[str] = "plain"
     summary: ClassVar[str] = "maximum likelihood, no regularisation"
     options_type: ClassVar[type] = PlainOptions
+    draws_differ: ClassVar[bool] = False
 
     def build(self, module: nn.Module, hints: Hints) -> nn.Module:
         """The module itself."""

@@ -1,0 +1,151 @@
+"""What the draws of a network expected at every word of one text, and what they expect after it."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.evaluation.averaging import AverageProbabilities, RunningMoments
+from bayesrnn.evaluation.draws import Draws
+from bayesrnn.evaluation.reading import readings
+
+#: The shares of the draws between which `low` and `high` lie.
+QUANTILES = (0.05, 0.95)
+
+
+class Continuation(NamedTuple):
+    """A word that may follow the text: its number, and its probability over the draws.
+
+    `spread` is the standard deviation of the probability; None with fewer than two draws.
+    """
+
+    number: int
+    probability: float
+    spread: float | None
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Figures for each word of a text, float64 [words] unless said otherwise.
+
+    draws: how many were averaged; 0 is the mean network.
+    probability: of the word that came, averaged.
+    low, high: 5% and 95% quantile of that probability over the draws; None with fewer than two.
+    entropy: of the averaged prediction, in nats.
+    aleatoric: the mean entropy of single draws.
+    likeliest: number of the word that was most probable (int64).
+    likeliest_probability: its probability, averaged.
+    following: the likeliest words after the end, likeliest first.
+    """
+
+    draws: int
+    probability: Tensor
+    low: Tensor | None
+    high: Tensor | None
+    entropy: Tensor
+    aleatoric: Tensor
+    likeliest: Tensor
+    likeliest_probability: Tensor
+    following: tuple[Continuation, ...]
+
+    @property
+    def epistemic(self) -> Tensor:
+        """The mutual information between word and weights; 0 with fewer than two draws."""
+        return self.entropy - self.aleatoric
+
+    @property
+    def perplexity(self) -> float:
+        """Of the whole text."""
+        # No float32 is smaller, and none of the draws would find a word that improbable.
+        floor = torch.finfo(torch.float32).tiny
+        return float(self.probability.clamp_min(floor).log().mean().neg().exp())
+
+
+@torch.no_grad()
+def inspect_words(
+    draws: Draws,
+    ids: Tensor,
+    vocabulary: int,
+    samples: int,
+    top: int,
+    advance: Callable[[int], object] | None = None,
+) -> Inspection:
+    """Read a text once with `samples` draws (0: with the mean network).
+
+    The text is read in chunks, and the draws' own probabilities are kept for one chunk only, so
+    memory grows with the text by a few numbers a word, and not with the draws.
+
+    ids: the token before the text, then the words of the text.
+    top: how many of the likeliest words after the end are wanted.
+    advance: is told how many words a network has read.
+    """
+    if len(ids) < 2:
+        raise CorpusError("there is no word to inspect; give a text of at least one word")
+    if samples < 0:
+        raise ConfigError(f"samples is {samples}; it has to be 0 (the mean network) or more")
+    if samples > len(draws):
+        raise ConfigError(f"samples is {samples}, but there are only {len(draws)} draws")
+    if top < 1:
+        raise ConfigError(f"top is {top}; it has to be 1 or more")
+    used = draws.differing(samples)
+    parts: list[dict[str, Tensor]] = []
+    single: list[Tensor] = []
+    end = RunningMoments()
+    for reading in readings(draws, ids[:, None], (samples,), vocabulary, advance):
+        if reading.samples <= 1:  # the first to read this chunk
+            single, end = [], RunningMoments()
+        # After the last word of the text comes none: there may be one fewer than was read.
+        targets = ids[1:][reading.words]
+        logits = reading.logits[:, 0]
+        end.add(logits[-1].double().softmax(-1))
+        single.append(_target_probabilities(logits[: len(targets)], targets))
+        if reading.samples == used:
+            parts.append(_figures(reading.average, targets, single))
+    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    return Inspection(
+        draws=used,
+        low=whole.pop("low", None),
+        high=whole.pop("high", None),
+        following=_likeliest(end, min(top, vocabulary)),
+        **whole,
+    )
+
+
+def _target_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
+    """The probability of each target [words], from logits [words, vocabulary]."""
+    of_targets = logits.gather(-1, targets[:, None])[:, 0]
+    # Few words at a time: it takes as much memory as the logits that it works on.
+    totals = torch.cat([part.logsumexp(-1) for part in torch.split(logits, 64)])
+    return (of_targets - totals).exp().cpu().double()
+
+
+def _figures(
+    average: AverageProbabilities, targets: Tensor, single: Sequence[Tensor]
+) -> dict[str, Tensor]:
+    words = len(targets)
+    probs = average.mean[:words, 0]
+    likeliest_probability, likeliest = probs.max(-1)
+    found = {
+        "probability": probs.gather(-1, targets[:, None])[:, 0],
+        "entropy": average.total()[:words, 0],
+        "aleatoric": average.aleatoric[:words, 0],
+        "likeliest_probability": likeliest_probability,
+    }
+    figures = {name: value.cpu().double() for name, value in found.items()}
+    figures["likeliest"] = likeliest.cpu()
+    if len(single) > 1:
+        low, high = np.quantile(torch.stack(list(single)).numpy(), QUANTILES, axis=0)
+        figures |= {"low": torch.from_numpy(low), "high": torch.from_numpy(high)}
+    return figures
+
+
+def _likeliest(end: RunningMoments, top: int) -> tuple[Continuation, ...]:
+    mean, numbers = end.mean.topk(top)
+    spreads = [None] * top
+    if end.count > 1:
+        spreads = end.variance(correction=1)[numbers].sqrt().tolist()
+    return tuple(map(Continuation, numbers.tolist(), mean.tolist(), spreads))

@@ -1,0 +1,48 @@
+"""Where a network drops units, and how to let it drop them outside of training."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from torch import nn
+from torch.nn.modules.dropout import _DropoutNd
+
+
+def dropout_layers(module: nn.Module) -> list[nn.Module]:
+    """The layers with a dropout rate above 0.
+
+    Recurrent ones that drop between layers and attention that drops its weights are included.
+    """
+    return [layer for layer in module.modules() if _rate(layer) > 0]
+
+
+@contextmanager
+def modes_kept(module: nn.Module) -> Iterator[None]:
+    """After the block every layer is in the mode, training or evaluation, in which it was."""
+    modes = {layer: layer.training for layer in module.modules()}
+    try:
+        yield
+    finally:
+        for layer, mode in modes.items():
+            layer.training = mode
+
+
+@contextmanager
+def dropping(module: nn.Module) -> Iterator[None]:
+    """Inside the block dropout is on and everything else as in evaluation.
+
+    Batch normalisation, for one, would else learn from what is predicted. Afterwards every layer
+    is in the mode in which it was.
+    """
+    with modes_kept(module):
+        for layer in module.modules():
+            # In evaluation mode torch's transformer layers take a shortcut past their dropout.
+            layer.training = _rate(layer) > 0 or isinstance(layer, nn.TransformerEncoderLayer)
+        yield
+
+
+def _rate(layer: nn.Module) -> float:
+    if isinstance(layer, nn.RNNBase):
+        return layer.dropout if layer.num_layers > 1 else 0.0
+    if isinstance(layer, nn.MultiheadAttention):
+        return float(layer.dropout)
+    return layer.p if isinstance(layer, _DropoutNd) else 0.0
