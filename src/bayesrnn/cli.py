@@ -14,15 +14,18 @@ from bayesrnn.progress import say
 from bayesrnn.tasks.bench import bench
 from bayesrnn.tasks.compare import compare
 from bayesrnn.tasks.dynamic import RULES, DynamicOptions, DynamicRule, tune_dynamic
-from bayesrnn.tasks.evaluate import evaluate, write_json
+from bayesrnn.tasks.evaluate import evaluate
 from bayesrnn.tasks.generate import generate
+from bayesrnn.tasks.inspect import inspect_text
 from bayesrnn.tasks.language_model import train_language_model
 from bayesrnn.tasks.language_model_config import LanguageModelConfig
 from bayesrnn.tasks.mnist import MnistConfig, train_mnist
 from bayesrnn.tasks.options import command_line_type, given_options
+from bayesrnn.tasks.output import write_json
 from bayesrnn.tasks.quickstart import quickstart
 from bayesrnn.tasks.rows import describe
 from bayesrnn.tasks.runs import RunArguments
+from bayesrnn.tasks.uncertainty import UncertaintySettings, sample_counts, uncertainty_report
 from bayesrnn.training import Interrupted, keep_freed_memory
 
 app = tyro.extras.SubcommandApp()
@@ -184,6 +187,122 @@ def generate_text(
     bayesrnn generate runs/mine --prompt "it is a truth" --words 50
     """
     print(generate(run, prompt, words, temperature, top_k, seed, checkpoint, device))
+
+
+@app.command(name="inspect")
+def inspect_run(
+    run: Run,
+    text: Annotated[
+        str | None,
+        tyro.conf.arg(metavar="TEXT", help="the text to look at", help_behavior_hint=""),
+    ] = None,
+    file: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            metavar="FILE", help="or a file with the text (UTF-8)", help_behavior_hint=""
+        ),
+    ] = None,
+    html: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            metavar="FILE",
+            help="also write a page with the words shaded; it needs no other file",
+            help_behavior_hint="",
+        ),
+    ] = None,
+    json: JsonFile = None,
+    samples: Annotated[
+        int,
+        tyro.conf.arg(
+            help="draws of the network whose predictions are averaged and compared; 0: the mean "
+            "weights alone, which have no doubts about themselves"
+        ),
+    ] = 20,
+    top: Annotated[int, tyro.conf.arg(help="rows of the tables")] = 5,
+    checkpoint: Checkpoint = "best",
+    seed: Annotated[int, tyro.conf.arg(help="seed of the draws")] = 1,
+    device: Device = "auto",
+) -> None:
+    """Show how probable each word of a text was, how sure the run was, and what may come next.
+
+    bayesrnn inspect runs/mine --text "it is a truth universally acknowledged" --html page.html
+    """
+    shown = inspect_text(run, text, file, samples, top, html, json, checkpoint, seed, device)
+    if str(json) != "-":
+        print(shown)
+
+
+@app.command(name="uncertainty")
+def measure_uncertainty(
+    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(help="folders of runs")],
+    samples: Annotated[
+        str, tyro.conf.arg(metavar="N,N,...", help="numbers of draws; 0: the mean weights")
+    ] = "0,1,2,5,10,20",
+    json: JsonFile = None,
+    html: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            metavar="FILE",
+            help="also write a page with all figures and charts; it needs no other file",
+            help_behavior_hint="",
+        ),
+    ] = None,
+    shift: Annotated[
+        tyro.conf.UseAppendAction[tuple[str, ...]],
+        tyro.conf.arg(
+            metavar="NAME|PATH",
+            help="one more shifted text: a corpus by name or folder (its test text), or a text "
+            "file; may be given several times",
+            help_behavior_hint="",
+        ),
+    ] = (),
+    random_words: Annotated[
+        float, tyro.conf.arg(metavar="X", help="share of the words that random ones replace")
+    ] = 0.2,
+    window: Annotated[
+        int, tyro.conf.arg(metavar="N", help="words per window when texts are told apart")
+    ] = 20,
+    split: Annotated[
+        Literal["train", "valid", "test"], tyro.conf.arg(help="which part of the data is regular")
+    ] = "test",
+    streams: Annotated[
+        int,
+        tyro.conf.arg(
+            metavar="N",
+            help="parts of each text read side by side; 1 is exact, more are faster",
+        ),
+    ] = 1,
+    bootstrap: Annotated[
+        int, tyro.conf.arg(metavar="N", help="resamples behind the intervals; 0: none")
+    ] = 1000,
+    temperature_words: Annotated[
+        int,
+        tyro.conf.arg(metavar="N", help="words of the validation text to fit the temperature to"),
+    ] = 10_000,
+    checkpoint: Checkpoint = "best",
+    seed: Annotated[int, tyro.conf.arg(help="seed of draws, shifts and resamples")] = 1,
+    device: Device = "auto",
+) -> None:
+    """Measure whether runs know what they do not know, on reversed and otherwise shifted text.
+
+    Entropy gap, calibration, and how well shifted text is told from regular text.
+
+    bayesrnn uncertainty runs/plain runs/bbb --shift my-other-book.txt --html uncertainty.html
+    """
+    settings = UncertaintySettings(
+        samples=sample_counts(samples),
+        shifts=shift,
+        random_words=random_words,
+        window=window,
+        streams=streams,
+        bootstrap=bootstrap,
+        temperature_words=temperature_words,
+        split=split,
+        seed=seed,
+    )
+    text = uncertainty_report(runs, settings, html, json, checkpoint, device)
+    if str(json) != "-":
+        print(text)
 
 
 @app.command(name="compare")

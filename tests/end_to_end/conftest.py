@@ -17,6 +17,8 @@ TINY = (
     *("--device", "cpu", "--threads", "1"),
 )
 
+METHODS = ("plain", "dropout", "bbb", "sharpened")
+
 
 @pytest.fixture(scope="session")
 def tiny_text(tmp_path_factory):
@@ -25,6 +27,18 @@ def tiny_text(tmp_path_factory):
     path = tmp_path_factory.mktemp("text") / "novel.txt"
     path.write_text(novel[:20_000])
     return path
+
+
+@pytest.fixture(scope="session")
+def runs(tiny_text, tmp_path_factory):
+    """A folder with a tiny language model of every method; nobody may change it."""
+    folder = tmp_path_factory.mktemp("runs")
+    for method in METHODS:
+        options = ["--method", method, "--epochs", "1", "--out", str(folder / method)]
+        options += ["--dropout", "0.3"] if method == "dropout" else []
+        options += ["--vocabulary-limit", "800"]
+        assert main(["train", "lm", "--corpus", str(tiny_text), *TINY, *options]) == 0
+    return folder
 
 
 @pytest.fixture

@@ -8,10 +8,17 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from bayesrnn.report import Series, line_chart
-from bayesrnn.report.axes import count_axis, tick_text, value_axis
+from bayesrnn.report import Reference, Series, line_chart
+from bayesrnn.report.axes import (
+    count_axis,
+    even_axis,
+    share_axis,
+    step_axis,
+    tick_text,
+    value_axis,
+)
 from bayesrnn.report.marks import spread
-from bayesrnn.report.words import printable
+from bayesrnn.report.words import number_text, printable
 
 SVG = "{http://www.w3.org/2000/svg}"
 Points = list[tuple[float, float | None]]
@@ -120,6 +127,56 @@ def test_tooltips_say_the_value() -> None:
     assert [title.text for title in chart.iter(f"{SVG}title")] == ["<b>, epoch 1: 98.40"]
 
 
+def test_small_values_have_more_digits_and_shares_their_own_axis() -> None:
+    one = Series("a", [(0.25, 0.12345), (0.75, 12.345)])
+    chart = ET.fromstring(line_chart([one], "T", "coverage", "risk", x=share_axis))
+    titles = [title.text for title in chart.iter(f"{SVG}title")]
+    assert titles == ["a, coverage 0.25: 0.123", "a, coverage 0.75: 12.35"]
+    assert {"0", "0.2", "0.8", "1"} <= {text.text for text in chart.iter(f"{SVG}text")}
+
+
+def references(chart: ET.Element) -> list[list[float]]:
+    """The numbers in the paths of the dotted lines."""
+    dotted = [p for p in chart.iter(f"{SVG}path") if p.get("stroke-dasharray") == "2 3"]
+    return [[float(n) for n in re.findall(r"[\d.]+", path.attrib["d"])] for path in dotted]
+
+
+def test_reference_lines() -> None:
+    def with_lines(points: Points, *lines: Reference) -> ET.Element:
+        one = Series("one", points)
+        text = line_chart([one], "T", "x", "y", x=share_axis, y=even_axis, references=lines)
+        return ET.fromstring(text)
+
+    level, diagonal = Reference.level("<unigram>", 6.4), Reference("right\n", 0, 1)
+    chart = with_lines([(0.1, 4.0), (1.0, 5.0)], level, Reference.level("nothing", math.nan))
+    ((left, above, right, still),) = references(chart)
+    assert left < right
+    assert above == still
+    drawn_at = [y for line in chart.iter(f"{SVG}polyline") for _, y in places_of(line)]
+    assert above < min(drawn_at), "the axis makes room for it, above the smaller values"
+    texts = [text.text for text in chart.iter(f"{SVG}text")]
+    assert "<unigram>" in texts
+    assert "nothing" not in texts
+
+    chart = with_lines([(0.0, 0.0), (1.0, 1.0)], diagonal)
+    ((line,), (found,)) = chart.iter(f"{SVG}polyline"), references(chart)
+    assert [n for place in places_of(line) for n in place] == found
+    assert references(with_lines([], level)) == [], "nothing to compare with"
+
+
+def places_of(line: ET.Element) -> list[tuple[float, float]]:
+    points = (point.split(",") for point in line.attrib["points"].split())
+    return [(float(x), float(y)) for x, y in points]
+
+
+def test_a_name_keeps_its_colour_where_another_has_no_value() -> None:
+    points: Points = [(1, 1.0), (2, 2.0)]
+    for first in (points, [(1, None)]):
+        chart = drawn([Series("a", first), Series("b", points)])
+        (*_, last) = (g for g in chart.iter(f"{SVG}g") if g.find(f"{SVG}polyline") is not None)
+        assert last.attrib["class"] == "c1"
+
+
 def test_control_characters_do_not_break_the_picture() -> None:
     chart = ET.fromstring(line_chart([Series("\x01\ud800", [(1, 1.0)])], "\x1b[2J", "\0", "\n"))
     assert chart.attrib["aria-label"] == printable("\x1b[2J")
@@ -149,6 +206,46 @@ def test_epochs_have_whole_ticks(epochs: list[int]) -> None:
     assert axis.ticks
     assert all(tick == int(tick) for tick in axis.ticks)
     assert len(axis.ticks) <= 12
+
+
+def test_steps_are_as_far_from_each_other() -> None:
+    axis = step_axis([20, 0, 1, 2, 5, 10, 1])
+    assert axis.ticks == (0, 1, 2, 5, 10, 20)
+    places = [axis.place(tick) for tick in axis.ticks]
+    gaps = [b - a for a, b in itertools.pairwise(places)]
+    assert gaps == pytest.approx([1 / 6] * 5)
+    assert 0 < places[0] < places[-1] < 1
+    assert axis.place(7.5) == pytest.approx((axis.place(5) + axis.place(10)) / 2)
+    assert step_axis([3]).place(3) == 0.5
+    assert step_axis([]).ticks
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(0, 10_000), min_size=1, max_size=100))
+def test_steps_are_not_too_many(values: list[int]) -> None:
+    axis = step_axis(values)
+    assert len(axis.ticks) <= 13
+    assert (axis.ticks[0], axis.ticks[-1]) == (min(values), max(values))
+    order = sorted(set(values))
+    assert all(axis.place(a) < axis.place(b) for a, b in itertools.pairwise(order))
+
+
+@settings(deadline=None)
+@given(st.lists(st.floats(-1e6, 1e6)))
+def test_shares_go_from_0_to_1_and_even_axes_are_even(values: list[float]) -> None:
+    assert (share_axis(values).low, share_axis(values).high) == (0, 1)
+    assert share_axis(values).ticks == (0, 0.2, 0.4, 0.6, 0.8, 1)
+    axis = even_axis(values)
+    assert axis.scale == "even"
+    assert all(axis.low <= value <= axis.high for value in values)
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(1.23456, "1.235"), (-0.0001, "0.000"), (None, "-"), (math.nan, "-"), (2e7, "2.00e+07")],
+)
+def test_numbers_are_short(value: float | None, text: str) -> None:
+    assert number_text(value) == text
 
 
 @pytest.mark.parametrize(

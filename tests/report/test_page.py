@@ -1,7 +1,7 @@
 import re
 from collections.abc import Callable
-from html.parser import HTMLParser
 from pathlib import Path
+from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
@@ -10,46 +10,16 @@ from bayesrnn.errors import RunError
 from bayesrnn.report import Section, comparison_page, curves, read_summary
 
 MakeRun = Callable[..., Path]
-EMPTY = {"meta", "rect", "path", "circle", "polyline"}
-
-
-class Page(HTMLParser):
-    """Reads a page: its tags (which have to match), its attributes and its text."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[str] = []
-        self.attributes: list[tuple[str, str]] = []
-        self.text = ""
-        self.open: list[str] = []
-        self.feed(text)
-        self.close()
-        assert self.open == []
-
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-        if tag not in EMPTY:
-            self.open.append(tag)
-
-    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        self.tags.append(tag)
-        self.attributes += [(name, value or "") for name, value in attrs]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        self.text += data
+ReadPage = Callable[[str], Any]
 
 
 def page_of(*runs: Path, sections: tuple[Section, ...] = ()) -> str:
     return comparison_page([read_summary(run) for run in runs], sections)
 
 
-def test_the_page_shows_everything(make_run: MakeRun) -> None:
+def test_the_page_shows_everything(make_run: MakeRun, read_page: ReadPage) -> None:
     runs = [make_run("one"), make_run("two", "bbb", valid=(800.0, 180.0))]
-    page = Page(page_of(*runs))
+    page = read_page(page_of(*runs))
     assert {"table", "svg", "polyline", "details"} <= set(page.tags)
     assert page.tags.count("svg") == 1
     assert page.tags.count("polyline") == 4
@@ -60,9 +30,9 @@ def test_the_page_shows_everything(make_run: MakeRun) -> None:
     assert "prior_pi = 0.25" in page.text
 
 
-def test_the_page_needs_nothing_else(make_run: MakeRun) -> None:
+def test_the_page_needs_nothing_else(make_run: MakeRun, read_page: ReadPage) -> None:
     text = page_of(make_run("one"), make_run("two", "dropout"))
-    page = Page(text)
+    page = read_page(text)
     assert not {"script", "link", "img", "iframe", "object", "use", "image"} & set(page.tags)
     assert not {"src", "href", "xlink:href", "srcset", "action"} & {n for n, _ in page.attributes}
     addresses = re.findall(r"\w+://[^\"' )]+|url\(|@import", text)
@@ -70,27 +40,27 @@ def test_the_page_needs_nothing_else(make_run: MakeRun) -> None:
     assert "prefers-color-scheme: dark" in text
 
 
-def test_what_comes_from_outside_is_escaped(make_run: MakeRun) -> None:
+def test_what_comes_from_outside_is_escaped(make_run: MakeRun, read_page: ReadPage) -> None:
     bad = "<script>alert('&\")"
     runs = [
         make_run("<script>", corpus=bad, cell=bad),
         make_run('x" onload="y', corpus=bad, cell="lstm"),
     ]
     text = page_of(*runs, sections=(Section("<script>", "<p>own</p>"),))
-    page = Page(text)
+    page = read_page(text)
     assert "script" not in page.tags
     assert not [name for name, _ in page.attributes if name.startswith("on")]
     assert bad in page.text
     assert "<p>own</p>" in text
 
 
-def test_a_folder_with_spaces_can_be_run_again(make_run: MakeRun) -> None:
+def test_a_folder_with_spaces_can_be_run_again(make_run: MakeRun, read_page: ReadPage) -> None:
     run = make_run("my run")
-    assert f"--config '{run}/config.toml'" in Page(page_of(run)).text
+    assert f"--config '{run}/config.toml'" in read_page(page_of(run)).text
 
 
-def test_a_chart_for_every_corpus(make_run: MakeRun) -> None:
-    page = Page(page_of(make_run("a"), make_run("b", corpus="wikitext-2")))
+def test_a_chart_for_every_corpus(make_run: MakeRun, read_page: ReadPage) -> None:
+    page = read_page(page_of(make_run("a"), make_run("b", corpus="wikitext-2")))
     assert page.tags.count("svg") == 2
     assert "different data" in page.text
 
@@ -102,18 +72,18 @@ def test_curves_are_one_picture(make_run: MakeRun) -> None:
     assert len(list(picture.iter("{http://www.w3.org/2000/svg}polyline"))) == 4
 
 
-def test_more_sections(make_run: MakeRun) -> None:
+def test_more_sections(make_run: MakeRun, read_page: ReadPage) -> None:
     sections = (
         Section("Text", "<p>It is a truth</p>"),
         Section("Least sure", "<p>of <mark>this</mark></p>"),
     )
-    page = Page(page_of(make_run("a"), sections=sections))
+    page = read_page(page_of(make_run("a"), sections=sections))
     assert page.tags.count("section") == 5
     assert page.text.index("It is a truth") < page.text.index("Least sure")
 
 
-def test_a_fresh_run_has_a_page(make_run: MakeRun) -> None:
-    page = Page(page_of(make_run("fresh", valid=())))
+def test_a_fresh_run_has_a_page(make_run: MakeRun, read_page: ReadPage) -> None:
+    page = read_page(page_of(make_run("fresh", valid=())))
     assert "no finished epoch yet" in page.text
     assert "no epoch with a validation figure yet" in page.text
 

@@ -1,13 +1,28 @@
 """The only writer of result tables, charts and pages. Reads run directories."""
 
-from bayesrnn.report.charts import Series, line_chart
+from bayesrnn.report.charts import Reference, Series, line_chart
+from bayesrnn.report.document import Section, document
+from bayesrnn.report.heat import wants_colour
 from bayesrnn.report.highlights import marked_html, marked_text
-from bayesrnn.report.page import Section, comparison_page, curves
+from bayesrnn.report.inspection import (
+    InspectedText,
+    InspectedWord,
+    NextWord,
+    inspection_page,
+    inspection_text,
+)
+from bayesrnn.report.page import comparison_page, curves
 from bayesrnn.report.summaries import EpochPoint, RunSummary, read_summary
-from bayesrnn.report.tables import Table, comparable_groups, comparison_table
+from bayesrnn.report.tables import Table, comparable_groups, comparison_table, distinct_names
+from bayesrnn.report.uncertainty import uncertainty_tables, uncertainty_text
+from bayesrnn.report.uncertainty_page import uncertainty_page
 
 __all__ = [
     "EpochPoint",
+    "InspectedText",
+    "InspectedWord",
+    "NextWord",
+    "Reference",
     "RunSummary",
     "Section",
     "Series",
@@ -16,8 +31,16 @@ __all__ = [
     "comparison_page",
     "comparison_table",
     "curves",
+    "distinct_names",
+    "document",
+    "inspection_page",
+    "inspection_text",
     "line_chart",
     "marked_html",
     "marked_text",
     "read_summary",
+    "uncertainty_page",
+    "uncertainty_tables",
+    "uncertainty_text",
+    "wants_colour",
 ]

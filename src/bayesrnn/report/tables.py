@@ -4,7 +4,8 @@ import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from pathlib import Path
+from typing import Literal, Protocol
 
 from bayesrnn.errors import RunError
 from bayesrnn.report.summaries import RunSummary
@@ -50,11 +51,7 @@ class Table:
             for line in lines
         ]
         rule = _GAP.join("-" * column for column in widths)
-        notes = [
-            part
-            for note in self.notes
-            for part in textwrap.wrap(printable(note), width, break_on_hyphens=False)
-        ]
+        notes = [part for note in self.notes for part in _wrapped(printable(note), width)]
         return "\n".join([made[0], rule, *made[1:], *([""] if notes else []), *notes]) + "\n"
 
     def markdown(self) -> str:
@@ -151,10 +148,22 @@ def _speed_title(summary: RunSummary) -> str:
     return "images/s" if summary.task == "mnist" else "words/s"
 
 
-def distinct_names(summaries: Sequence[RunSummary]) -> list[str]:
+class Named(Protocol):
+    """What has the name of a run's folder, and its path."""
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+
+    @property
+    def path(self) -> Path | str:
+        """The whole path."""
+
+
+def distinct_names(runs: Sequence[Named]) -> list[str]:
     """The names of the runs' folders; their whole paths where several have the same name."""
-    names = [summary.name for summary in summaries]
-    return [s.name if names.count(s.name) == 1 else str(s.path) for s in summaries]
+    names = [run.name for run in runs]
+    return [r.name if names.count(r.name) == 1 else str(r.path) for r in runs]
 
 
 def comparable_groups(summaries: Sequence[RunSummary]) -> list[list[int]]:
@@ -207,6 +216,12 @@ def _stale_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list[
 def _padded(text: str, width: int, align: Align) -> str:
     space = " " * (width - cells(text))
     return space + text if align == "right" else text + space
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The text in lines; those are half as long where characters are wide."""
+    wide = any(cells(character) > 1 for character in text)
+    return textwrap.wrap(text, width // 2 if wide else width, break_on_hyphens=False)
 
 
 def _markdown(text: str) -> str:

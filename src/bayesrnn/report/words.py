@@ -35,9 +35,14 @@ def shortened(text: str, width: int) -> str:
 
 def perplexity_text(value: float | None) -> str:
     """A perplexity with two decimals; `-` where there is none."""
+    return number_text(value, 2)
+
+
+def number_text(value: float | None, digits: int = 3) -> str:
+    """A number with so many decimals; `-` where there is none."""
     if value is None or not math.isfinite(value):
         return "-"
-    return f"{value:.2f}" if abs(value) < 100_000 else f"{value:.2e}"
+    return f"{round(value, digits) + 0.0:.{digits}f}" if abs(value) < 100_000 else f"{value:.2e}"
 
 
 def _cells_of(character: str) -> int:

@@ -3,7 +3,7 @@
 from collections.abc import Sequence
 from pathlib import Path
 
-from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.errors import ConfigError
 from bayesrnn.report import (
     Section,
     comparable_groups,
@@ -12,6 +12,7 @@ from bayesrnn.report import (
     curves,
     read_summary,
 )
+from bayesrnn.tasks.output import write_text
 
 
 def compare(runs: Sequence[Path], out: Path | None = None, sections: Sequence[Section] = ()) -> str:
@@ -27,9 +28,5 @@ def compare(runs: Sequence[Path], out: Path | None = None, sections: Sequence[Se
                 "belong in one chart; give runs of one kind, or an .html file"
             )
         text = curves(summaries) if chart else comparison_page(summaries, sections)
-        try:
-            out.parent.mkdir(parents=True, exist_ok=True)
-            out.write_text(text, encoding="utf-8")
-        except OSError as error:
-            raise RunError(f"cannot write {out}: {error.strerror}") from error
+        write_text(text, out)
     return comparison_table(summaries).text()

@@ -1,12 +1,9 @@
 """Evaluate a run of any task on data that it did not train on."""
 
-import json
-import sys
 from pathlib import Path
-from typing import Any
 
 from bayesrnn.data import SPLITS
-from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.errors import ConfigError
 from bayesrnn.tasks.dynamic import DynamicOptions
 from bayesrnn.tasks.image_evaluation import evaluate_images
 from bayesrnn.tasks.language_model import load_language_model
@@ -49,15 +46,3 @@ def evaluate(
     fitting = (row for row in rows if row["samples"] == samples)
     asked = rows[-1] if dynamic is not None else next(fitting)
     return {**found, **asked, "rows": rows}
-
-
-def write_json(value: Any, path: Path) -> None:
-    """Write JSON to a file, or to standard output for `-`."""
-    text = json.dumps(value, indent=2) + "\n"
-    if str(path) == "-":
-        sys.stdout.write(text)
-        return
-    try:
-        path.write_text(text, encoding="utf-8")
-    except OSError as error:
-        raise RunError(f"cannot write {path}: {error.strerror}") from error

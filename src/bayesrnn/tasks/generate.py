@@ -4,7 +4,7 @@ from pathlib import Path
 
 import torch
 
-from bayesrnn.data import EOS, UNK, Vocabulary, detokenize, sentence_tokens
+from bayesrnn.data import EOS, UNK, Vocabulary, detokenize, known_tokens
 from bayesrnn.errors import ConfigError
 from bayesrnn.progress import say
 from bayesrnn.tasks.language_model import TrainedLanguageModel, load_language_model
@@ -30,14 +30,9 @@ def generate(
 
 
 def prompt_tokens(prompt: str, vocabulary: Vocabulary) -> list[str]:
-    """The prompt cut into words in the way that the vocabulary knows better."""
-    as_text = sentence_tokens(prompt)
-    if as_text and as_text[-1] == EOS:
-        as_text.pop()  # the model is to go on, not to start a new sentence
-    as_given = prompt.split()
-    known_text = sum(token in vocabulary for token in as_text) / max(len(as_text), 1)
-    known_given = sum(token in vocabulary for token in as_given) / max(len(as_given), 1)
-    return as_given if known_given > known_text else as_text
+    """The prompt cut into words; the model is to go on, so its last sentence is not ended."""
+    tokens = known_tokens(prompt, vocabulary)
+    return tokens[:-1] if tokens and tokens[-1] == EOS else tokens
 
 
 @torch.no_grad()

@@ -1,0 +1,45 @@
+"""Files that the user asked for by name."""
+
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+from bayesrnn.errors import RunError
+
+
+def require_writable(path: Path) -> None:
+    """Refuse a file that cannot be written, before the work that is to fill it; `-` is fine."""
+    if str(path) == "-":
+        return
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        existed = path.exists()
+        with path.open("a"):
+            pass
+        if not existed:
+            path.unlink()
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def _cannot_write(path: Path, error: OSError) -> RunError:
+    return RunError(f"cannot write {path}: {error.strerror}")
+
+
+def write_text(text: str, path: Path) -> None:
+    """Write a text to a file; folders on the way are made."""
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise _cannot_write(path, error) from error
+
+
+def write_json(value: Any, path: Path) -> None:
+    """Write JSON to a file, or to standard output for `-`."""
+    text = json.dumps(value, indent=2) + "\n"
+    if str(path) == "-":
+        sys.stdout.write(text)
+    else:
+        write_text(text, path)

@@ -1,0 +1,326 @@
+"""The uncertainty benchmark: does a language model know when a text is not what it learnt?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesrnn.data import (
+    CORPUS_NAMES,
+    SPLITS,
+    Vocabulary,
+    known_tokens,
+    load_corpus,
+    read_text,
+    reversed_text,
+    shuffled_text,
+    text_with_random_words,
+)
+from bayesrnn.errors import ConfigError
+from bayesrnn.evaluation import (
+    Detection,
+    Draws,
+    Level,
+    RunUncertainty,
+    ShiftFigures,
+    StreamFigures,
+    TemperatureFit,
+    Way,
+    WordFigures,
+    detection,
+    entropy,
+    readings,
+    reliability,
+    require_window,
+    risk_coverage,
+    side_by_side,
+    window_means,
+    word_figures,
+)
+from bayesrnn.progress import progress_bar
+from bayesrnn.random import RandomStreams
+from bayesrnn.report import (
+    RunSummary,
+    distinct_names,
+    read_summary,
+    uncertainty_page,
+    uncertainty_text,
+)
+from bayesrnn.tasks.language_model import (
+    VALIDATION_STREAMS,
+    TrainedLanguageModel,
+    load_language_model,
+)
+from bayesrnn.tasks.output import require_writable, write_json, write_text
+
+REVERSED = "reversed"
+
+
+@dataclass(frozen=True)
+class UncertaintySettings:
+    """What to measure, and with how much effort.
+
+    samples: numbers of draws; 0 is the mean network.
+    shifts: further texts by corpus name or path, beside the reversed, shuffled and random words.
+    random_words: the share of words that is replaced by random ones.
+    window: words over which scores are averaged before texts are told apart.
+    bootstrap: resamples for the intervals.
+    temperature_words: words of the validation text to which the temperature is fitted.
+    """
+
+    samples: tuple[int, ...] = (0, 1, 2, 5, 10, 20)
+    shifts: tuple[str, ...] = ()
+    random_words: float = 0.2
+    window: int = 20
+    streams: int = 1
+    bootstrap: int = 1000
+    temperature_words: int = 10_000
+    split: str = "test"
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.samples or min(self.samples) < 0:
+            raise ConfigError(
+                f"--samples is {', '.join(map(str, self.samples)) or 'empty'}; give numbers of "
+                "draws, 0 (the mean weights) or more"
+            )
+        if self.split not in SPLITS:
+            raise ConfigError(f"--split is {self.split}; there are: {', '.join(SPLITS)}")
+        if not 0 < self.random_words <= 1:
+            raise ConfigError(
+                f"--random-words is {self.random_words:g}; it has to be above 0 and at most 1"
+            )
+        least = {"window": 1, "streams": 1, "bootstrap": 0, "temperature_words": 2}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                flag = name.replace("_", "-")
+                raise ConfigError(f"--{flag} is {getattr(self, name)}; it has to be {low} or more")
+
+
+def sample_counts(text: str) -> tuple[int, ...]:
+    """Numbers of draws as the user writes them: 0,1,2,5."""
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(
+            f"--samples is {text!r}; give whole numbers with commas between, such as 0,1,2,5,10,20"
+        ) from None
+
+
+def uncertainty_report(
+    runs: Sequence[Path],
+    settings: UncertaintySettings,
+    html: Path | None = None,
+    json: Path | None = None,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> str:
+    """The benchmark as text; with `html` and `json` also as files."""
+    for path in (html, json):
+        if path is not None:
+            require_writable(path)  # before the long work
+    found = uncertainty(runs, settings, checkpoint, device)
+    if html is not None:
+        write_text(uncertainty_page(found), html)
+    if json is not None:
+        write_json(as_json(found), json)
+    return uncertainty_text(found)
+
+
+def uncertainty(
+    runs: Sequence[Path],
+    settings: UncertaintySettings,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> list[RunUncertainty]:
+    """The benchmark of each run, on the text of its own corpus."""
+    if not runs:
+        raise ConfigError("no run was given; give the folders of one or more runs")
+    summaries = [read_summary(run) for run in runs]
+    # All are loaded before the long work begins, so that a mistake is told at once.
+    trained = [load_language_model(run, checkpoint, device) for run in runs]
+    texts = [_texts(one, settings) for one in trained]
+    names = distinct_names(summaries)
+    return [
+        _benchmark(one, name, summary, shifts, settings)
+        for one, name, summary, shifts in zip(trained, names, summaries, texts, strict=True)
+    ]
+
+
+def _texts(trained: TrainedLanguageModel, settings: UncertaintySettings) -> dict[str, Tensor]:
+    """The regular text, named "", and the shifted ones."""
+    vocabulary, streams = trained.vocabulary, RandomStreams(settings.seed)
+    regular: Tensor = getattr(trained.corpus(), settings.split)
+    share = settings.random_words
+    texts = {
+        "": regular,
+        REVERSED: reversed_text(regular),
+        "shuffled": shuffled_text(regular, streams["shuffled"]),
+        f"random {share:.0%}": text_with_random_words(
+            regular, share, len(vocabulary), streams["random words"]
+        ),
+    }
+    for given in settings.shifts:
+        texts[_free_name(Path(given).name, texts)] = _other_text(
+            given, vocabulary, trained.config.data_dir
+        )[: len(regular)]
+    # Now, and not after the long work.
+    for text in texts.values():
+        require_window(len(text) - 1, settings.window)
+    return texts
+
+
+def _other_text(given: str, vocabulary: Vocabulary, data_dir: Path | None) -> Tensor:
+    """Another text in the words of the model: a file, or the test text of a corpus."""
+    path = Path(given)
+    if given in CORPUS_NAMES or path.is_dir():
+        corpus = load_corpus(given, data_dir)
+        words = corpus.vocabulary.decode(corpus.test)
+    else:
+        words = known_tokens(read_text(path), vocabulary)
+    return vocabulary.encode(words)
+
+
+def _free_name(name: str, taken: Mapping[str, Any]) -> str:
+    names = [name, *(f"{name} ({number})" for number in range(2, len(taken) + 2))]
+    return next(one for one in names if one not in taken)
+
+
+def _benchmark(
+    trained: TrainedLanguageModel,
+    name: str,
+    summary: RunSummary,
+    texts: Mapping[str, Tensor],
+    settings: UncertaintySettings,
+) -> RunUncertainty:
+    samples = sorted(set(settings.samples))
+    generator = torch.Generator().manual_seed(settings.seed)
+    draws = Draws(trained.method, trained.net, samples[-1], generator)
+    plain_ways = [Way(number) for number in samples]
+    scaled_ways = _scaled_ways(trained, draws, sorted({samples[0], samples[-1]}), settings, name)
+    on_device = [text.to(trained.device) for text in texts.values()]
+    ways = [*plain_ways, *scaled_ways]
+    words = _networks(draws, samples) * sum(len(text) - 1 for text in on_device)
+    with progress_bar(words, " words", name) as bar:
+        found = word_figures(
+            *(draws, on_device, ways, len(trained.vocabulary), settings.streams), bar.update
+        )
+    levels = {
+        way: _level(way, dict(zip(texts, found[way], strict=True)), draws, settings) for way in ways
+    }
+    return RunUncertainty(
+        name=name,
+        path=str(trained.path),
+        method=trained.config.method,
+        corpus=summary.data,
+        vocabulary=summary.vocabulary,
+        settings=f"{summary.network}, {summary.settings}",
+        split=settings.split,
+        step=trained.step,
+        seed=settings.seed,
+        window=settings.window,
+        streams=settings.streams,
+        unigram_entropy=unigram_entropy(texts[""]),
+        levels=tuple(levels[way] for way in plain_ways),
+        scaled=tuple(levels[way] for way in scaled_ways),
+    )
+
+
+def unigram_entropy(text: Tensor) -> float:
+    """The entropy of the word counts of a text, in nats."""
+    counts = text.bincount().double()
+    return entropy(counts / counts.sum()).item()
+
+
+def _scaled_ways(
+    trained: TrainedLanguageModel,
+    draws: Draws,
+    samples: Sequence[int],
+    settings: UncertaintySettings,
+    name: str,
+) -> list[Way]:
+    """The ways of prediction with the temperature that suits each best on the validation text."""
+    text = trained.corpus().valid[: settings.temperature_words].to(trained.device)
+    inputs, targets, _ = side_by_side([text], min(VALIDATION_STREAMS, len(text) - 1))
+    fits = {number: TemperatureFit() for number in samples}
+    words = _networks(draws, samples) * inputs.numel()
+    with progress_bar(words, " words", f"{name}: temperature") as bar:
+        for reading in readings(draws, inputs, samples, len(trained.vocabulary), bar.update):
+            for number, fit in fits.items():
+                if draws.differing(number) == reading.samples:
+                    fit.add(reading.average.mean, targets[reading.words])
+    return [Way(number, fit.temperature()) for number, fit in fits.items()]
+
+
+def _networks(draws: Draws, samples: Sequence[int]) -> int:
+    """How many networks have to read the texts."""
+    return draws.differing(max(samples)) + (0 in map(draws.differing, samples))
+
+
+def _level(
+    way: Way, found: Mapping[str, WordFigures], draws: Draws, settings: UncertaintySettings
+) -> Level:
+    regular = found[""]
+    wrong = ~regular.correct
+    told_by_information = draws.differing(way.samples) > 1 and way.temperature == 1
+
+    def shift(shifted: WordFigures) -> ShiftFigures:
+        return ShiftFigures(
+            figures=_means(shifted),
+            gap=(shifted.entropy.mean() - regular.entropy.mean()).item(),
+            by_entropy=told_apart(regular.entropy, shifted.entropy),
+            by_information=(
+                told_apart(regular.information, shifted.information)
+                if told_by_information
+                else None
+            ),
+        )
+
+    def told_apart(scores: Tensor, shifted: Tensor) -> Detection:
+        generator = torch.Generator().manual_seed(settings.seed)
+        ours, theirs = (window_means(values, settings.window) for values in (scores, shifted))
+        return detection(ours, theirs, generator, settings.bootstrap)
+
+    return Level(
+        samples=way.samples,
+        temperature=way.temperature,
+        regular=_means(regular),
+        error=wrong.double().mean().item(),
+        brier=regular.brier.mean().item(),
+        reliability=reliability(regular.confidence, regular.correct),
+        reliability_equal_mass=reliability(regular.confidence, regular.correct, equal_mass=True),
+        risk_coverage=risk_coverage(-regular.confidence, wrong.double()),
+        shifts={name: shift(figures) for name, figures in found.items() if name},
+    )
+
+
+def _means(figures: WordFigures) -> StreamFigures:
+    names = ("entropy", "aleatoric", "information", "nll")
+    means = {name: getattr(figures, name).mean().item() for name in names}
+    return StreamFigures(**means, words=len(figures.nll))
+
+
+def as_json(runs: Sequence[RunUncertainty]) -> list[dict[str, Any]]:
+    """The benchmark as values for a JSON file, with the figures that follow from others."""
+    return [
+        {
+            **asdict(run),
+            "levels": [_level_json(level) for level in run.levels],
+            "scaled": [_level_json(level) for level in run.scaled],
+        }
+        for run in runs
+    ]
+
+
+def _level_json(level: Level) -> dict[str, Any]:
+    return {
+        **asdict(level),
+        "perplexity": level.regular.perplexity,
+        "overconfidence": level.regular.overconfidence,
+        "ece": level.reliability.error,
+        "ece_equal_mass": level.reliability_equal_mass.error,
+        "aurc": level.risk_coverage.area,
+    }
