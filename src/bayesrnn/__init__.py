@@ -1,5 +1,6 @@
 """Bayesian recurrent neural networks: any nn.Module with distributions for weights."""
 
+from bayesrnn.compression import Pruned, prune
 from bayesrnn.core import (
     Bayesian,
     ExactPrior,
@@ -24,6 +25,7 @@ __all__ = [
     "Gaussian",
     "Prediction",
     "Prior",
+    "Pruned",
     "Regression",
     "RegressionPrediction",
     "ScaleMixture",
@@ -33,5 +35,6 @@ __all__ = [
     "__version__",
     "absolute",
     "predict",
+    "prune",
     "relative",
 ]

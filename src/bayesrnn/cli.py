@@ -22,6 +22,7 @@ from bayesrnn.tasks.language_model_config import LanguageModelConfig
 from bayesrnn.tasks.mnist import MnistConfig, train_mnist
 from bayesrnn.tasks.options import command_line_type, given_options
 from bayesrnn.tasks.output import write_json
+from bayesrnn.tasks.prune import PruneSettings, fraction_list, prune_report
 from bayesrnn.tasks.quickstart import quickstart
 from bayesrnn.tasks.rows import describe
 from bayesrnn.tasks.runs import RunArguments
@@ -301,6 +302,69 @@ def measure_uncertainty(
         seed=seed,
     )
     text = uncertainty_report(runs, settings, html, json, checkpoint, device)
+    if str(json) != "-":
+        print(text)
+
+
+@app.command(name="prune")
+def prune_weights(
+    run: Run,
+    fractions: Annotated[
+        str, tyro.conf.arg(metavar="X,X,...", help="shares of the weights to drop, from 0 to 1")
+    ] = "0,0.1,0.2,0.3,0.4,0.5,0.6,0.7,0.8,0.9,0.95,0.99",
+    keep_quality: Annotated[
+        float | None,
+        tyro.conf.arg(
+            metavar="X",
+            help="also find the largest share that can be dropped while the perplexity grows by "
+            "at most this: 0.01 is 1%",
+            help_behavior_hint="",
+        ),
+    ] = None,
+    per_tensor: Annotated[
+        bool,
+        tyro.conf.arg(help="rank the weights in each tensor by itself, not over the whole network"),
+    ] = False,
+    json: JsonFile = None,
+    html: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            metavar="FILE",
+            help="also write a page with the curve and pictures of what is left; it needs no "
+            "other file",
+            help_behavior_hint="",
+        ),
+    ] = None,
+    split: Annotated[
+        Literal["train", "valid", "test"],
+        tyro.conf.arg(help="which part of the data; what was chosen on test says less about it"),
+    ] = "valid",
+    streams: Annotated[
+        int,
+        tyro.conf.arg(
+            metavar="N", help="parts of the text read side by side; 1 is exact, more are faster"
+        ),
+    ] = 20,
+    checkpoint: Checkpoint = "best",
+    seed: Annotated[int, tyro.conf.arg(help="seed of the random order")] = 1,
+    device: Device = "auto",
+) -> None:
+    """Find out how many weights a language model can lose: perplexity against the share dropped.
+
+    Weights are dropped in the order of |mean| / sigma where there is a posterior, of their
+    magnitude, and at random. The run stays as it is.
+
+    bayesrnn prune runs/mine --keep-quality 0.01 --html pruning.html
+    """
+    settings = PruneSettings(
+        fractions=fraction_list(fractions),
+        keep_quality=keep_quality,
+        per_tensor=per_tensor,
+        split=split,
+        streams=streams,
+        seed=seed,
+    )
+    text = prune_report(run, settings, html, json, checkpoint, device)
     if str(json) != "-":
         print(text)
 

@@ -12,16 +12,28 @@ from bayesrnn.report.inspection import (
     inspection_text,
 )
 from bayesrnn.report.page import comparison_page, curves
+from bayesrnn.report.pruning import (
+    Curve,
+    KeptQuality,
+    Measured,
+    PrunedRun,
+    pruning_page,
+    pruning_text,
+)
 from bayesrnn.report.summaries import EpochPoint, RunSummary, read_summary
 from bayesrnn.report.tables import Table, comparable_groups, comparison_table, distinct_names
 from bayesrnn.report.uncertainty import uncertainty_tables, uncertainty_text
 from bayesrnn.report.uncertainty_page import uncertainty_page
 
 __all__ = [
+    "Curve",
     "EpochPoint",
     "InspectedText",
     "InspectedWord",
+    "KeptQuality",
+    "Measured",
     "NextWord",
+    "PrunedRun",
     "Reference",
     "RunSummary",
     "Section",
@@ -38,6 +50,8 @@ __all__ = [
     "line_chart",
     "marked_html",
     "marked_text",
+    "pruning_page",
+    "pruning_text",
     "read_summary",
     "uncertainty_page",
     "uncertainty_tables",

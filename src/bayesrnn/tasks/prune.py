@@ -1,0 +1,300 @@
+"""How many weights a language model can lose, and which."""
+
+import math
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import Any
+
+from torch import Tensor, nn
+
+from bayesrnn.compression import (
+    Ranking,
+    at_random,
+    dropped_weights,
+    magnitude,
+    matrices,
+    patterns,
+    signal_to_noise,
+    without,
+)
+from bayesrnn.core import Bayesian
+from bayesrnn.data import SPLITS
+from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.evaluation import target_log_probs
+from bayesrnn.progress import progress_bar
+from bayesrnn.random import RandomStreams
+from bayesrnn.report import (
+    Curve,
+    KeptQuality,
+    Measured,
+    PrunedRun,
+    pruning_page,
+    pruning_text,
+    read_summary,
+)
+from bayesrnn.tasks.language_model import (
+    HINTS,
+    VALIDATION_STREAMS,
+    TrainedLanguageModel,
+    load_language_model,
+)
+from bayesrnn.tasks.output import require_writable, write_json, write_text
+
+#: The names of the orders in which weights are dropped.
+SIGNAL_TO_NOISE, MAGNITUDE, RANDOM = "signal-to-noise", "magnitude", "random"
+
+#: The share of the weights whose pattern is shown, unless a quality is to be kept.
+_SHOWN = 0.8
+
+#: The largest fraction that keeps the quality is found to one weight in so many.
+_EXACTNESS = 1000
+
+_UNROLL = 100
+
+
+@dataclass(frozen=True)
+class PruneSettings:
+    """What to drop, and on which text to see what it costs.
+
+    fractions: shares of the weights to drop; 0, the full network, is measured in any case.
+    keep_quality: how much the perplexity may grow, as a share of that of the full network.
+    per_tensor: rank the weights in each tensor by itself, not over the whole network.
+    """
+
+    fractions: tuple[float, ...] = (*(tenth / 10 for tenth in range(10)), 0.95, 0.99)
+    keep_quality: float | None = None
+    per_tensor: bool = False
+    split: str = "valid"
+    streams: int = VALIDATION_STREAMS
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        for fraction in self.fractions:
+            if not 0 <= fraction <= 1:
+                raise ConfigError(
+                    f"--fractions has {fraction:g}; a fraction is from 0 (drop nothing) to 1 (drop "
+                    "all weights)"
+                )
+        quality = self.keep_quality
+        if quality is not None and not 0 <= quality < math.inf:
+            raise ConfigError(
+                f"--keep-quality is {quality:g}; it has to be 0 or more, such as 0.01 for a "
+                "perplexity that grows by at most 1%"
+            )
+        if self.split not in SPLITS:
+            raise ConfigError(f"--split is {self.split}; there are: {', '.join(SPLITS)}")
+        if self.streams < 1:
+            raise ConfigError(f"--streams is {self.streams}; it has to be 1 or more")
+
+
+def fraction_list(text: str) -> tuple[float, ...]:
+    """Fractions as the user writes them: 0,0.5,0.9."""
+    try:
+        return tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(
+            f"--fractions is {text!r}; give numbers from 0 to 1 with commas between, such as "
+            "0,0.5,0.8,0.9"
+        ) from None
+
+
+def prune_report(
+    run: Path,
+    settings: PruneSettings,
+    html: Path | None = None,
+    json: Path | None = None,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> str:
+    """What pruning costs a run, as text; with `html` and `json` also as files."""
+    for path in (html, json):
+        if path is not None:
+            require_writable(path)  # before the long work
+    found, kept = prune_run(load_language_model(run, checkpoint, device), settings)
+    if html is not None:
+        write_text(pruning_page(found, matrices(kept)), html)
+    if json is not None:
+        write_json(as_json(found), json)
+    return pruning_text(found)
+
+
+def prune_run(
+    trained: TrainedLanguageModel, settings: PruneSettings
+) -> tuple[PrunedRun, dict[str, Tensor]]:
+    """What pruning costs a run, and the masks whose patterns are shown."""
+    text: Tensor = getattr(trained.corpus(), settings.split).to(trained.device)
+    rankings = _rankings(trained, settings)
+    bench = Bench(trained.method.mean_module(trained.net), text, settings.streams)
+    curves = _curves(bench, rankings, settings.fractions, trained.path.resolve().name)
+    if not math.isfinite(curves[0].points[0].nll):
+        raise RunError(
+            f"{trained.path} gives no likelihood that is a number at step {trained.step}; give "
+            "another --checkpoint, or train it again"
+        )
+    best, ranking = next(iter(rankings.items()))
+    quality = None
+    if settings.keep_quality is not None:
+        quality = kept_quality(bench, ranking, curves[0], settings.keep_quality)
+    shown = _SHOWN if quality is None else quality.found.fraction
+    kept = ranking.kept(shown)
+    summary = read_summary(trained.path)
+    found = PrunedRun(
+        name=summary.name,
+        path=str(trained.path),
+        method=summary.method,
+        corpus=summary.data,
+        settings=f"{summary.network}, {summary.settings}",
+        split=settings.split,
+        streams=settings.streams,
+        step=trained.step,
+        seed=settings.seed,
+        per_tensor=settings.per_tensor,
+        weights=ranking.weights,
+        fixed=sum(p.numel() for p in bench.module.parameters()) - ranking.weights,
+        curves=tuple(curves),
+        quality=quality,
+        shown_order=best,
+        shown_fraction=shown,
+        shown_dropped=dropped_weights(kept),
+        patterns=tuple(patterns(kept)),
+    )
+    return found, kept
+
+
+def droppable(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The weights of a network without a posterior that may be dropped, tied ones once.
+
+    They are those that would have one: all that are trained, but for the deterministic ones.
+    """
+    return {
+        name: parameter
+        for name, parameter in module.named_parameters()
+        if parameter.requires_grad
+        and not any(fnmatchcase(name, pattern) for pattern in HINTS.deterministic)
+    }
+
+
+def _rankings(trained: TrainedLanguageModel, settings: PruneSettings) -> dict[str, Ranking]:
+    """The orders that the run can be pruned in, the most promising first."""
+    net, generator = trained.net, RandomStreams(settings.seed)["pruning at random"]
+    importance: dict[str, Mapping[str, Tensor]] = {}
+    if isinstance(net, Bayesian):
+        weights: Mapping[str, Tensor] = net.mean()
+        importance[SIGNAL_TO_NOISE] = signal_to_noise(net)
+    else:
+        weights = droppable(trained.method.mean_module(net))
+    importance[MAGNITUDE] = magnitude(weights)
+    importance[RANDOM] = at_random(weights, generator)
+    return {name: Ranking(values, settings.per_tensor) for name, values in importance.items()}
+
+
+@dataclass(frozen=True)
+class Bench:
+    """A network, and the text on which its pruned copies are measured."""
+
+    module: nn.Module
+    text: Tensor
+    streams: int
+
+    @property
+    def words(self) -> int:
+        """The predictions of one measurement."""
+        return len(self.text) - 1
+
+    def measure(self, ranking: Ranking, fraction: float, bar: Any) -> Measured:
+        """What is left when this share of the weights is dropped."""
+        kept = ranking.kept(fraction)
+        network = without(self.module, kept).eval()
+        log_probs = target_log_probs(network, self.text, self.streams, _UNROLL, bar.update)
+        return Measured(fraction, dropped_weights(kept), -log_probs.cpu().double().mean().item())
+
+
+def _curves(
+    bench: Bench, rankings: Mapping[str, Ranking], wanted: tuple[float, ...], label: str
+) -> list[Curve]:
+    """The figures of every order at every fraction; at 0 and 1 there is only one network."""
+    fractions = sorted({0.0, *wanted})
+    same = {fraction for fraction in fractions if fraction in (0, 1)}
+    runs = len(same) + len(rankings) * (len(fractions) - len(same))
+    known: dict[float, Measured] = {}
+    curves = []
+    with progress_bar(runs * bench.words, " words", f"pruning {label}") as bar:
+        for order, ranking in rankings.items():
+            points = []
+            for fraction in fractions:
+                point = known.get(fraction) or bench.measure(ranking, fraction, bar)
+                if fraction in same:
+                    known[fraction] = point
+                points.append(point)
+            curves.append(Curve(order, tuple(points)))
+    return curves
+
+
+def kept_quality(bench: Bench, ranking: Ranking, curve: Curve, quality: float) -> KeptQuality:
+    """The largest fraction whose perplexity is within the quality, to 0.1% of the weights.
+
+    The perplexity need not grow with every weight that is dropped, so a bisection from 0 to 1 could
+    end in the wrong place. The one here is between the last fraction of the curve that is within
+    the limit and the one after it (1 if there is none): what the curve has seen is respected, and
+    a dent between two of its points beyond may be missed.
+    """
+    limit = curve.points[0].nll + math.log1p(quality)
+    place = max(place for place, point in enumerate(curve.points) if point.nll <= limit)
+    found, after = curve.points[place], curve.points[place + 1 : place + 2]
+    total = ranking.weights
+    exact = max(total // _EXACTNESS, 1)
+    low, high = round(found.fraction * total), round(after[0].fraction * total) if after else total
+    steps = math.ceil(math.log2(max((high - low) / exact, 1))) + (not after)
+    tried: list[Measured] = []
+    with progress_bar(steps * bench.words, " words", "keeping the quality") as bar:
+
+        def within(dropped: int) -> bool:
+            nonlocal found
+            tried.append(bench.measure(ranking, dropped / total, bar))
+            if tried[-1].nll > limit:
+                return False
+            found = tried[-1]
+            return True
+
+        if not after and low < total and within(total):
+            low = total
+        while high - low > exact:
+            middle = (low + high) // 2
+            if within(middle):
+                low = middle
+            else:
+                high = middle
+    return KeptQuality(quality, limit, curve.order, found, tuple(tried))
+
+
+def as_json(run: PrunedRun) -> dict[str, Any]:
+    """The figures as values for a JSON file, with those that follow from others."""
+    quality = run.quality
+    return {
+        **asdict(run),
+        "full": _point(run.full),
+        "curves": {curve.order: [_point(point) for point in curve.points] for curve in run.curves},
+        "quality": quality
+        and {
+            "quality": quality.quality,
+            "order": quality.order,
+            "limit": _finite(Measured(0, 0, quality.limit).perplexity),
+            **_point(quality.found),
+            "tried": [_point(point) for point in quality.tried],
+        },
+        "patterns": [
+            {**asdict(pattern), "dropped": pattern.dropped, "share": pattern.share}
+            for pattern in run.patterns
+        ],
+    }
+
+
+def _point(point: Measured) -> dict[str, Any]:
+    return {**asdict(point), "perplexity": _finite(point.perplexity)}
+
+
+def _finite(value: float) -> float | None:
+    """JSON knows no infinity."""
+    return value if math.isfinite(value) else None
