@@ -23,7 +23,8 @@ PACKAGE = ROOT / "src" / "bayesrnn"
 
 # A room may import itself and every room on a line above its own. "" is the package's own __init__.
 LEVELS = (
-    ("errors", "progress", "random"),
+    ("errors",),
+    ("progress", "random"),
     ("core", "nn", "data"),
     ("methods",),
     ("training", "evaluation", "compression"),

@@ -3,6 +3,7 @@
 import sys
 from collections.abc import Callable, Sequence
 from dataclasses import fields
+from io import TextIOWrapper
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -429,6 +430,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bayesrnn {__version__}")
         return 0
     keep_freed_memory()
+    if isinstance(sys.stdout, TextIOWrapper):
+        # A terminal that knows only ASCII gets a question mark for a sign that it cannot show.
+        sys.stdout.reconfigure(errors="replace")
     try:
         app.cli(
             prog="bayesrnn",

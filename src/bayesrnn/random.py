@@ -12,6 +12,15 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bayesrnn.errors import ConfigError
+
+
+def seeded(seed: int) -> torch.Generator:
+    """A generator that starts from a seed of the user's."""
+    if not 0 <= seed < 2**63:
+        raise ConfigError(f"--seed is {seed}; it has to be from 0 to 2^63 - 1")
+    return torch.Generator().manual_seed(seed)
+
 
 class RandomStreams:
     """Named, independent generators: the same seed and name always give the same numbers."""

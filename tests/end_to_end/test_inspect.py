@@ -1,6 +1,7 @@
 """`bayesrnn inspect` on runs of every method, and what it says to mistakes."""
 
 import json
+import os
 from html.parser import HTMLParser
 
 import pytest
@@ -164,3 +165,31 @@ def test_help(program):
     assert code == 0
     for option in ("--text", "--file", "--html", "--json", "--samples", "--top", "--checkpoint"):
         assert option in out
+
+
+def test_a_terminal_that_knows_only_ascii(runs, start):
+    arguments = ("inspect", runs / "plain", "--text", "It is. A truth")
+    process = start(*arguments)
+    plain = process.communicate()[0]
+    os.environ["PYTHONIOENCODING"] = "ascii"
+    try:
+        process = start(*arguments)
+        out, errors = process.communicate()
+    finally:
+        del os.environ["PYTHONIOENCODING"]
+    assert process.returncode == 0, errors
+    assert out == plain.replace("¶", "?").replace("…", "?")
+
+
+def test_a_narrow_terminal(runs, program, monkeypatch):
+    monkeypatch.setenv("COLUMNS", "60")
+    code, out, _ = program("inspect", runs / "plain", "--text", TEXT)
+    assert code == 0
+    words = out[: out.index("The least expected")]
+    assert 30 < max(map(len, words.splitlines())) <= 60
+
+
+def test_files_are_refused_before_the_work(runs, program, tmp_path):
+    command = ("inspect", runs / "plain", "--text", TEXT)
+    assert "--html is -" in program(*command, "--html", "-")[2]
+    assert "cannot write" in program(*command, "--json", tmp_path)[2]

@@ -178,8 +178,12 @@ def test_unigram_entropy_of_the_penn_treebank(data_dir):
         (["--random-words", "0"], "--random-words is 0; it has to be above 0"),
         (["--random-words", "2"], "--random-words is 2"),
         (["--window", "0"], "--window is 0"),
-        (["--window", "100000"], "--window is 100000, but the text has"),
+        (["--window", "100000"], "--window is 100000, but the test text has only"),
         (["--streams", "0"], "--streams is 0"),
+        (["--streams", "100000"], "the test text has"),
+        (["--seed", "99999999999999999999999"], "--seed is 99999999999999999999999"),
+        (["--html", "-"], "--html is -"),
+        (["--html", "same", "--json", "same"], "both same"),
         (["--bootstrap", "-1"], "--bootstrap is -1"),
         (["--temperature-words", "1"], "--temperature-words is 1"),
         (["--shift", "no-such-file.txt"], "no-such-file.txt"),
@@ -193,6 +197,39 @@ def test_mistakes_are_one_line(runs, program, arguments, said):
     assert errors.startswith("bayesrnn: ")
     assert said in errors
     assert len(errors.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("text", "said"), [("", "has no words"), ("It is.", "short.txt text has")])
+def test_another_text_that_is_too_short(runs, program, tmp_path, text, said):
+    path = tmp_path / "short.txt"
+    path.write_text(text)
+    code, _, errors = program("uncertainty", runs / "plain", "--shift", path)
+    assert code == 1
+    assert said in errors
+    assert len(errors.splitlines()) == 1
+
+
+def test_a_run_that_is_given_twice_is_numbered(runs, program):
+    code, out, _ = program(
+        *("uncertainty", runs / "plain", runs / "plain", "--samples", 0, *QUICK),
+    )
+    assert code == 0
+    assert "(2)" in out
+
+
+def test_unknown_words_of_another_text_are_told(benchmark, other_text):
+    out, found, _ = benchmark
+    share = found[0]["unknown"][other_text.name]
+    assert 0.1 < share < 0.9  # stock, market, shares and the like are in no novel
+    assert f"{other_text.name} {share:.1%}" in out
+
+
+def test_no_intervals_without_resamples(runs, program):
+    command = ("uncertainty", runs / "plain", "--samples", 0, "--window", 10)
+    code, out, _ = program(*command, "--bootstrap", 0, "--temperature-words", 300)
+    assert code == 0
+    told = next(line for line in out.splitlines() if line.startswith("plain  reversed"))
+    assert "(" not in told
 
 
 def test_no_run_and_no_language_model(runs, program, tmp_path):

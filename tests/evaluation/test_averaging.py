@@ -8,6 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from torch.distributions import Categorical
 
+from bayesrnn.errors import ConfigError
 from bayesrnn.evaluation import averaging
 from bayesrnn.evaluation.averaging import AverageProbabilities, RunningMoments, blocks, entropy
 
@@ -200,3 +201,15 @@ def test_a_row_longer_than_a_block_stays_whole():
     parts = blocks(tensor)
     assert len(parts) == 3
     assert torch.equal(torch.cat(parts), tensor)
+
+
+@pytest.mark.parametrize("second", [(4, 6), (3, 5), (5, 5), (4, 5, 1)])
+def test_outputs_of_another_shape_are_refused(second):
+    """The compiled loop trusts the shapes: a wider output would be written past the end."""
+    average, moments = AverageProbabilities(), RunningMoments()
+    for running in (average, moments):
+        running.add(torch.zeros(4, 5))
+        with pytest.raises(ConfigError, match="have to be alike"):
+            running.add(torch.zeros(second))
+        with pytest.raises(ConfigError, match="have to be alike"):
+            running.add(torch.zeros(4, 5, dtype=torch.double))

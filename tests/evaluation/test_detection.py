@@ -230,7 +230,8 @@ def test_windows_of_a_text_that_is_not_contiguous():
 
 def test_windows_that_do_not_fit():
     with pytest.raises(
-        ConfigError, match="--window is 50, but the text has 30 words; give a smaller one"
+        ConfigError,
+        match="--window is 50, but the text has only 30 words to foresee",
     ):
         window_means(torch.zeros(30), 50)
     for window in (0, -2):

@@ -429,5 +429,31 @@ def test_a_single_number_has_no_classes(inputs):
         def forward(self, x):
             return x.sum()
 
-    with pytest.raises(ConfigError, match="at least one axis"):
+    with pytest.raises(ConfigError, match="real numbers, with at least one on the last axis"):
         br.predict(Total(), inputs, samples=1)
+
+
+@pytest.mark.parametrize("change", [lambda x: x.long(), lambda x: x[:, :0]])
+def test_outputs_that_are_no_logits(inputs, change):
+    with pytest.raises(ConfigError, match="real numbers"):
+        br.predict(Through(nn.Linear(4, 5), change), inputs, samples=1)
+
+
+@pytest.mark.parametrize("samples", [2.0, -1])
+def test_whole_draws_only(net, inputs, samples):
+    with pytest.raises(ConfigError, match="whole number"):
+        br.predict(net, inputs, samples=samples)
+
+
+def test_an_output_that_changes_its_shape_is_refused(inputs):
+    class Growing(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.dropout, self.calls = nn.Dropout(0.5), 0
+
+        def forward(self, x):
+            self.calls += 1
+            return self.dropout(x).repeat(1, self.calls)
+
+    with pytest.raises(ConfigError, match="have to be alike"):
+        br.predict(Growing(), inputs, samples=3)

@@ -26,7 +26,14 @@ from bayesrnn.evaluation.dynamic import (
 from bayesrnn.evaluation.inspection import Inspection, inspect_words
 from bayesrnn.evaluation.likelihood import Likelihood, likelihood, target_log_probs
 from bayesrnn.evaluation.prediction import Prediction, predict
-from bayesrnn.evaluation.reading import Way, WordFigures, readings, side_by_side, word_figures
+from bayesrnn.evaluation.reading import (
+    Way,
+    WordFigures,
+    readings,
+    require_words,
+    side_by_side,
+    word_figures,
+)
 from bayesrnn.evaluation.regression import Regression, RegressionPrediction
 from bayesrnn.evaluation.selective import RiskCoverage, risk_coverage
 from bayesrnn.evaluation.temperature import TemperatureFit
@@ -68,6 +75,7 @@ __all__ = [
     "readings",
     "reliability",
     "require_window",
+    "require_words",
     "risk_coverage",
     "side_by_side",
     "target_log_probs",

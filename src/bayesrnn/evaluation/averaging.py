@@ -4,6 +4,7 @@ import torch
 from torch import Tensor
 
 from bayesrnn.core import kernel_for
+from bayesrnn.errors import ConfigError
 
 #: Numbers worked on at a time: few enough to stay in the cache from one operation to the next.
 _BLOCK = 1 << 17
@@ -29,6 +30,7 @@ class AverageProbabilities:
         if not self.samples:
             self.mean = logits.new_zeros(logits.shape)
             self.aleatoric = logits.new_zeros(logits.shape[:-1])
+        _require_same(logits, self.mean)
         self.samples += 1
         share = 1 / self.samples
         kernel = kernel_for((logits, self.mean, self.aleatoric))
@@ -40,11 +42,14 @@ class AverageProbabilities:
     def total(self) -> Tensor:
         """The entropy of the mean, in nats.
 
-        It is never below the mean of the entropies; rounding is kept from saying otherwise.
+        It is never below the mean of the entropies, and equal to it where all networks agree; what
+        rounding would make of a difference as small as itself is taken for none.
         """
         if self.samples == 1:
             return self.aleatoric.clone()
-        return torch.maximum(entropy(self.mean), self.aleatoric)
+        total = entropy(self.mean)
+        rounding = 16 * torch.finfo(total.dtype).eps * total.clamp_min(1)
+        return torch.where(total - self.aleatoric > rounding, total, self.aleatoric)
 
 
 def _average(logits: Tensor, share: float, mean: Tensor, aleatoric: Tensor) -> None:
@@ -71,6 +76,7 @@ class RunningMoments:
         """Take in one more, by Welford's update: sums of squares would lose small variances."""
         if not self.count:
             self.mean, self._squares = torch.zeros_like(value), torch.zeros_like(value)
+        _require_same(value, self.mean)
         self.count += 1
         before = value - self.mean
         self.mean += before / self.count
@@ -79,6 +85,14 @@ class RunningMoments:
     def variance(self, correction: int = 0) -> Tensor:
         """The sum of squared differences from the mean, divided by the count - `correction`."""
         return self._squares / (self.count - correction)
+
+
+def _require_same(value: Tensor, mean: Tensor) -> None:
+    if value.shape != mean.shape or value.dtype != mean.dtype:
+        raise ConfigError(
+            f"a network gave an output of shape {list(value.shape)} ({value.dtype}) after one of "
+            f"{list(mean.shape)} ({mean.dtype}); to be averaged, all have to be alike"
+        )
 
 
 def entropy(probabilities: Tensor) -> Tensor:

@@ -47,13 +47,14 @@ def window_means(values: Tensor, window: int) -> Tensor:
     return values[:whole].detach().cpu().double().view(-1, window).mean(1)
 
 
-def require_window(words: int, window: int) -> None:
+def require_window(words: int, window: int, name: str = "the text") -> None:
     """Refuse a window that a text of so many words cannot fill."""
     if window < 1:
         raise ConfigError(f"--window is {window}; it has to be 1 or more")
     if window > words:
         raise ConfigError(
-            f"--window is {window}, but the text has {words} words; give a smaller one"
+            f"--window is {window}, but {name} has only {words} words to foresee; give a smaller "
+            "window, or more text"
         )
 
 

@@ -5,6 +5,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from bayesrnn.core import draw_seed
 from bayesrnn.methods import Method, Network
 
 
@@ -12,7 +13,9 @@ class Draws:
     """`samples` networks drawn by a method; each is drawn again whenever it is asked for.
 
     So a long text can be read by all of them chunk after chunk, while only one set of weights is
-    in memory. `draws[3]` always gives the same network; it is valid until the next is asked for.
+    in memory: a draw is kept as its seed. `draws[3]` always has the same weights. With the same
+    generator they are those that `likelihood` draws; a method that draws masks instead, such as
+    dropout, starts the same masks anew at each call, whatever they then fall on.
     """
 
     def __init__(
@@ -20,16 +23,10 @@ class Draws:
     ) -> None:
         self._method = method
         self._net = net
-        self._states = []
-        for _ in range(samples):
-            self._states.append(generator.get_state())
-            # Leaves the generator where one draw after the other would: the same seed gives the
-            # same networks here and in `likelihood`.
-            with torch.no_grad():
-                method.sample(net, generator)
+        self._seeds = [draw_seed(generator) for _ in range(samples)]
 
     def __len__(self) -> int:
-        return len(self._states)
+        return len(self._seeds)
 
     def differing(self, samples: int) -> int:
         """How many networks have to be read for the first `samples` draws; 0: the mean alone."""
@@ -37,9 +34,7 @@ class Draws:
 
     @torch.no_grad()
     def __getitem__(self, number: int) -> Network:
-        generator = torch.Generator()
-        generator.set_state(self._states[number])
-        return self._method.sample(self._net, generator)
+        return self._method.draw(self._net, self._seeds[number])
 
     def mean(self) -> Network:
         """The one network that stands for all."""

@@ -76,8 +76,8 @@ def inspect_words(
 ) -> Inspection:
     """Read a text once with `samples` draws (0: with the mean network).
 
-    The text is read in chunks, and the draws' own probabilities are kept for one chunk only, so
-    memory grows with the text by a few numbers a word, and not with the draws.
+    The text is read in chunks. What each draw gave the words is kept for one chunk only; after it,
+    a few numbers a word are left.
 
     ids: the token before the text, then the words of the text.
     top: how many of the likeliest words after the end are wanted.

@@ -65,16 +65,17 @@ def predict(
     """Run `net` on `inputs` with `samples` draws of its weights, or of what dropout drops.
 
     The network is a `Bayesian`, or any module with dropout layers, which are then left on (Gal &
-    Ghahramani 2016); dropout that is a function call inside a module cannot be seen and stays as
-    the module's mode has it. The network's output, or the first of its outputs, has to be a tensor:
+    Ghahramani 2016); dropout that is a function call inside a module cannot be seen and is off. The
+    network's output, or the first of its outputs, has to be a tensor:
     of logits with the classes on the last axis or, with `head=Regression(...)`, of numbers.
 
-    Only the averages are kept, so memory does not grow with the number of draws. Draws of a
+    Only the averages are kept, so memory does not grow with the number of draws (for regression:
+    from 128 draws on, which quantiles are made of). Draws of a
     `Bayesian` come in pairs, +noise and -noise: each follows the posterior exactly, and the noise
     is made once for both. Every layer is left in the mode in which it was.
     """
-    if samples < 1:
-        raise ConfigError(f"samples is {samples}; it has to be 1 or more")
+    if not isinstance(samples, int) or samples < 1:
+        raise ConfigError(f"samples is {samples}; it has to be a whole number, 1 or more")
     average = AverageProbabilities() if head is None else AverageNumbers(head)
     bar = progress_bar(samples, " draws", "predicting", delay=2.0)
     with _drawn(net, samples, generator) as networks, bar:
@@ -137,6 +138,9 @@ def _first_output(output: Any) -> Tensor:
             "predict needs a network whose (first) output is a tensor of logits or numbers; it is "
             f"a {type(first).__name__}"
         )
-    if not first.dim():
-        raise ConfigError("predict needs an output with at least one axis; this one is one number")
+    if not first.is_floating_point() or not first.dim() or not first.shape[-1]:
+        raise ConfigError(
+            f"the network's output has the shape {list(first.shape)} and holds {first.dtype}; "
+            "predict needs real numbers, with at least one on the last axis"
+        )
     return first

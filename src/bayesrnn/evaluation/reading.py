@@ -2,10 +2,11 @@
 
 The texts stand side by side, each with a recurrent state of its own that is carried from its first
 word to its last. They are read in chunks: each draw reads a chunk, then the next draw does, so
-that memory depends neither on the length of the texts nor on the number of draws.
+that no more than one chunk of predictions and one set of weights is in memory. What is left of
+a prediction are a few numbers a word.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -83,11 +84,12 @@ class Way:
 
 @dataclass(frozen=True)
 class WordFigures:
-    """Figures for each word of a text but the first, float64 [words] unless said otherwise.
+    """Figures for each word of a text but the first: [words], in the precision of the network.
 
     entropy: of the averaged prediction, in nats.
     aleatoric: the mean entropy of single draws.
-    nll: -log of the averaged probability of the word that came.
+    nll: -log of the averaged probability of the word that came; at most 87.3, which is what the
+        smallest float32 gives.
     confidence: the probability of the likeliest word.
     correct: whether that word came (bool).
     brier: squared distance between the probabilities and the corner of the word that came.
@@ -121,27 +123,31 @@ def word_figures(
     faster; each starts from a zero state.
     """
     inputs, targets, lengths = side_by_side(texts, streams)
-    parts: dict[Way, list[dict[str, Tensor]]] = {way: [] for way in ways}
+    found: dict[Way, dict[str, Tensor]] = {way: {} for way in ways}
     for reading in readings(draws, inputs, [way.samples for way in ways], vocabulary, advance):
-        for way, found in parts.items():
+        for way, figures in found.items():
             if draws.differing(way.samples) == reading.samples:
-                found.append(_figures(reading.average, targets[reading.words], way.temperature))
+                chunk = _figures(reading.average, targets[reading.words], way.temperature)
+                for name, values in chunk.items():
+                    if name not in figures:
+                        figures[name] = values.new_empty(inputs.shape, device="cpu")
+                    figures[name][reading.words] = values
     columns = [range(first, first + streams) for first in range(0, len(lengths), streams)]
     return {
-        way: [WordFigures(**_of_text(found, lengths, of_text)) for of_text in columns]
-        for way, found in parts.items()
+        way: [WordFigures(**_of_text(figures, lengths, of_text)) for of_text in columns]
+        for way, figures in found.items()
     }
 
 
 def _of_text(
-    chunks: Sequence[dict[str, Tensor]], lengths: Sequence[int], columns: Iterable[int]
+    figures: Mapping[str, Tensor], lengths: Sequence[int], columns: Sequence[int]
 ) -> dict[str, Tensor]:
-    """The figures of the text whose parts stand in these columns, put together."""
-    whole = {name: torch.cat([chunk[name] for chunk in chunks]) for name in chunks[0]}
-    return {
-        name: torch.cat([values[: lengths[column], column] for column in columns])
-        for name, values in whole.items()
+    """The figures of the text whose parts stand in these columns."""
+    parts = {
+        name: [values[: lengths[column], column] for column in columns]
+        for name, values in figures.items()
     }
+    return {name: torch.cat(of) if len(of) > 1 else of[0] for name, of in parts.items()}
 
 
 def side_by_side(texts: Sequence[Tensor], streams: int = 1) -> tuple[Tensor, Tensor, list[int]]:
@@ -151,14 +157,19 @@ def side_by_side(texts: Sequence[Tensor], streams: int = 1) -> tuple[Tensor, Ten
     before the longest are padded.
     """
     for text in texts:
-        if len(text) <= streams:
-            raise CorpusError(
-                f"a text has {len(text)} token(s), but {streams} stream(s) need at least "
-                f"{streams + 1}; give more text or fewer streams"
-            )
+        require_words(len(text), streams)
     inputs = [part for text in texts for part in text[:-1].tensor_split(streams)]
     targets = [part for text in texts for part in text[1:].tensor_split(streams)]
     return pad_sequence(inputs), pad_sequence(targets), list(map(len, inputs))
+
+
+def require_words(words: int, streams: int, name: str = "a text") -> None:
+    """Refuse a text that is too short for so many streams."""
+    if words <= streams:
+        raise CorpusError(
+            f"{name} has {words} token(s), but {streams} stream(s) need at least {streams + 1}; "
+            "give more text or fewer streams"
+        )
 
 
 def _figures(
@@ -172,20 +183,19 @@ def _figures(
     of_target = probs.gather(-1, targets[..., None])[..., 0].clamp_min(torch.finfo().tiny)
     confidence, answers = probs.max(-1)
     squares = torch.linalg.vector_norm(probs, dim=-1).square()
-    found = {
+    return {
         "entropy": total,
         "aleatoric": aleatoric,
         "nll": -of_target.log(),
         "confidence": confidence,
         "brier": squares - 2 * of_target + 1,
+        "correct": answers == targets,
     }
-    # Copies, since further draws change the average in its place.
-    figures = {name: v.to("cpu", torch.double, copy=True) for name, v in found.items()}
-    return {**figures, "correct": (answers == targets).cpu()}
 
 
 def scaled(probabilities: Tensor, temperature: float) -> Tensor:
     """Probabilities proportional to p ** (1 / temperature), classes on the last axis."""
     if not temperature > 0:
         raise ConfigError(f"the temperature is {temperature:g}; it has to be above 0")
-    return probabilities.log().div_(temperature).softmax(-1)
+    least = torch.finfo(probabilities.dtype).tiny  # as in the fit of the temperature
+    return probabilities.clamp_min(least).log_().div_(temperature).softmax(-1)

@@ -78,6 +78,7 @@ class RunUncertainty:
         validation text most probable: a control, since a flatter model widens the gap for free.
     unigram_entropy: that of the word counts of the regular text, in nats.
     window: words per window for telling texts apart.
+    unknown: the share of words outside the vocabulary in each shifted text.
     """
 
     name: str
@@ -92,6 +93,9 @@ class RunUncertainty:
     seed: int
     window: int
     streams: int
+    bootstrap: int
+    temperature_words: int
+    unknown: Mapping[str, float]
     unigram_entropy: float
     levels: tuple[Level, ...]
     scaled: tuple[Level, ...]

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from bayesrnn.core import Scale
+from bayesrnn.core import Scale, draw_seed
 from bayesrnn.random import RandomStreams
 
 #: Anything that is called like the module that a task made.
@@ -92,8 +92,6 @@ class Method(ABC, Generic[Options]):
     summary: ClassVar[str]
     #: A frozen dataclass of `option` fields: the method's options on the command line.
     options_type: ClassVar[type]
-    #: Whether two calls of `sample` give two different networks.
-    draws_differ: ClassVar[bool] = True
 
     def __init__(self, options: Options, streams: RandomStreams) -> None:
         self.options = options
@@ -132,9 +130,18 @@ class Method(ABC, Generic[Options]):
 
         return network
 
+    @property
+    def draws_differ(self) -> bool:
+        """Whether two draws are two different networks."""
+        return True
+
     @abstractmethod
+    def draw(self, net: nn.Module, seed: int) -> Network:
+        """The network that belongs to a seed, drawn from what the method knows of the weights."""
+
     def sample(self, net: nn.Module, generator: torch.Generator) -> Network:
-        """A network drawn from what the method knows about the weights."""
+        """A draw with a seed from `generator`."""
+        return self.draw(net, draw_seed(generator))
 
     def state(self) -> Any:
         """What the method must remember to continue after an interruption, beside `streams`."""

@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import torch
 from torch import nn
 
 from bayesrnn.errors import ConfigError
@@ -66,9 +65,13 @@ class Dropout(Method[DropoutOptions]):
             nll, state = objective(net)
         return MinibatchLoss(nll, state, {"nll": nll.item()})
 
-    def sample(self, net: nn.Module, generator: torch.Generator) -> Network:
+    @property
+    def draws_differ(self) -> bool:
+        """Unless nothing is dropped."""
+        return self.options.dropout > 0
+
+    def draw(self, net: nn.Module, seed: int) -> Network:
         """The network with dropout left on (MC dropout)."""
-        seed = int(torch.randint(2**63 - 1, (), generator=generator))
         masks = RandomStreams(seed)
 
         def network(*args: Any, **kwargs: Any) -> Any:

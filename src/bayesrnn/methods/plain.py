@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from typing import ClassVar
 
-import torch
 from torch import nn
 
 from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, Shares
@@ -20,7 +19,6 @@ class Plain(Method[PlainOptions]):
     name: ClassVar[str] = "plain"
     summary: ClassVar[str] = "maximum likelihood, no regularisation"
     options_type: ClassVar[type] = PlainOptions
-    draws_differ: ClassVar[bool] = False
 
     def build(self, module: nn.Module, hints: Hints) -> nn.Module:
         """The module itself."""
@@ -31,6 +29,11 @@ class Plain(Method[PlainOptions]):
         nll, state = objective(net.train())
         return MinibatchLoss(nll, state, {"nll": nll.item()})
 
-    def sample(self, net: nn.Module, generator: torch.Generator) -> Network:
+    @property
+    def draws_differ(self) -> bool:
+        """No: there is one network."""
+        return False
+
+    def draw(self, net: nn.Module, seed: int) -> Network:
         """The network itself: there is nothing to draw."""
         return self.mean(net)

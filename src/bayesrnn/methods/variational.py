@@ -5,7 +5,6 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
-import torch
 from torch import nn
 
 from bayesrnn.core import (
@@ -96,10 +95,10 @@ class Variational(Method[Options]):
         assert isinstance(net, Bayesian)
         return net.module
 
-    def sample(self, net: nn.Module, generator: torch.Generator) -> Network:
+    def draw(self, net: nn.Module, seed: int) -> Network:
         """The network with one draw of its weights."""
         assert isinstance(net, Bayesian)
-        weights = net.sample(generator)
+        weights = net.sample(noise=net.noise(seed))
 
         def network(*args: Any, **kwargs: Any) -> Any:
             return net.eval()(*args, weights=weights, **kwargs)

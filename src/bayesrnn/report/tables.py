@@ -161,9 +161,16 @@ class Named(Protocol):
 
 
 def distinct_names(runs: Sequence[Named]) -> list[str]:
-    """The names of the runs' folders; their whole paths where several have the same name."""
+    """The names of the runs' folders; their whole paths where several have the same name.
+
+    A run that is there several times is numbered.
+    """
     names = [run.name for run in runs]
-    return [r.name if names.count(r.name) == 1 else str(r.path) for r in runs]
+    paths = [r.name if names.count(r.name) == 1 else str(r.path) for r in runs]
+    return [
+        path if path not in paths[:place] else f"{path} ({paths[:place].count(path) + 1})"
+        for place, path in enumerate(paths)
+    ]
 
 
 def comparable_groups(summaries: Sequence[RunSummary]) -> list[list[int]]:

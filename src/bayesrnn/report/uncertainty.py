@@ -28,7 +28,8 @@ _CALIBRATION_NOTES = (
 )
 _DETECTION_NOTES = (
     "by the mean over a window of H: entropy, or MI: information, where draws differ; with the "
-    "most draws of each run; gap: of that score, shifted minus regular; bootstrap intervals",
+    "most draws of each run; gap: of that score, shifted minus regular; in brackets: 95% of the "
+    "bootstrap resamples",
     "AUROC: chance that a shifted window scores higher than a regular one, 0.5 is guessing, 1 is "
     "best; AUPR: average precision, higher is better, guessing gives the share of shifted windows; "
     "FPR95: share of regular windows taken for shifted where 95% of the shifted are found, lower "
@@ -145,7 +146,8 @@ def _shift_table(runs: Sequence[RunUncertainty]) -> Table:
         )
         if told is not None
     ]
-    return Table(header, rows, _aligns(header, 3), [*_DETECTION_NOTES, *_problem_notes(runs)])
+    notes = [*_DETECTION_NOTES, *_unknown_notes(runs), *_problem_notes(runs)]
+    return Table(header, rows, _aligns(header, 3), notes)
 
 
 def gap(level: Level, shift: str) -> float | None:
@@ -170,12 +172,23 @@ def _information(level: Level, figures: StreamFigures) -> float | None:
 
 
 def _interval(found: Interval) -> str:
+    """The value with its interval, or alone where no resamples were made."""
     value, low, high = map(number_text, found)
-    return f"{value} ({low}-{high})"
+    return value if low == value == high else f"{value} ({low}-{high})"
 
 
 def _aligns(header: Sequence[str], words: int) -> list[Align]:
     return ["left" if place < words else "right" for place in range(len(header))]
+
+
+def _unknown_notes(runs: Sequence[RunUncertainty]) -> list[str]:
+    """Of texts with many words that a run does not know: the shift is then partly that."""
+    shares: dict[str, float] = {}
+    for run in runs:
+        for name, share in run.unknown.items():
+            shares[name] = max(share, shares.get(name, 0.0))
+    said = [f"{name} {share:.1%}" for name, share in shares.items()]
+    return [f"words that are unknown (<unk>): {', '.join(said)}"] if said else []
 
 
 def _problem_notes(runs: Sequence[RunUncertainty]) -> list[str]:

@@ -273,5 +273,6 @@ def _origin(run: RunUncertainty) -> str:
     return (
         f"{run.path} at step {run.step:,}, {run.split} text in {run.streams} "
         f"stream{'' if run.streams == 1 else 's'}; draws: {draws}; seed {run.seed} of the "
-        f"benchmark; windows of {run.window} words"
+        f"benchmark; windows of {run.window} words, {run.bootstrap:,} resamples; temperature "
+        f"fitted to at most {run.temperature_words:,} words of the validation text"
     )

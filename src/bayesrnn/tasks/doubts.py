@@ -2,11 +2,10 @@
 
 from dataclasses import dataclass
 
-import torch
-
 from bayesrnn.core import Bayesian
 from bayesrnn.data import EOS, UNK
 from bayesrnn.evaluation import predict
+from bayesrnn.random import seeded
 from bayesrnn.tasks.language_model import TrainedLanguageModel
 
 
@@ -28,7 +27,7 @@ def doubtful_sentences(
     sentences = []
     for words in _sentences(trained)[:count]:
         inputs = trained.vocabulary.encode([EOS, *words[:-1]]).to(trained.device)
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded(seed)
         found = predict(trained.net, inputs[:, None], samples=samples, generator=generator)
         uncertainty = found.total[:, 0].tolist()
         by_doubt = sorted(range(len(words)), key=lambda place: -uncertainty[place])

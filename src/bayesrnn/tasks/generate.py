@@ -7,6 +7,7 @@ import torch
 from bayesrnn.data import EOS, UNK, Vocabulary, detokenize, known_tokens
 from bayesrnn.errors import ConfigError
 from bayesrnn.progress import say
+from bayesrnn.random import seeded
 from bayesrnn.tasks.language_model import TrainedLanguageModel, load_language_model
 
 
@@ -56,7 +57,7 @@ def continuation(
         raise ConfigError(f"--words is {words}; it has to be 1 or more")
     if top_k < 0:
         raise ConfigError(f"--top-k is {top_k}; it has to be 0 (no limit) or more")
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     network = trained.method.mean(trained.net)
     ids = vocabulary.encode([EOS, *tokens]).to(trained.device)
     state = None

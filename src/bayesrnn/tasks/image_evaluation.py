@@ -2,11 +2,10 @@
 
 from dataclasses import asdict
 
-import torch
-
 from bayesrnn.evaluation import classification, example_minibatches, likelihood_bound
 from bayesrnn.methods import Bounded
 from bayesrnn.progress import progress_bar
+from bayesrnn.random import seeded
 from bayesrnn.tasks.mnist import MnistConfig, MnistTask, on_device
 from bayesrnn.tasks.rows import Row, about, inference_rows
 from bayesrnn.tasks.runs import TrainedRun
@@ -19,7 +18,7 @@ def evaluate_images(
     data = on_device(getattr(MnistTask().load(trained.config), split), trained.device)
 
     def averaged(draws: int) -> Row:
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded(seed)
         with progress_bar(max(draws, 1) * len(data), " images", "evaluating") as bar:
             found = classification(
                 *(trained.method, trained.net, data.images, data.labels, draws, generator),
@@ -29,7 +28,7 @@ def evaluate_images(
 
     def bounded(method: Bounded) -> Row:
         minibatches = example_minibatches(data.images, data.labels, trained.config.batch_size)
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded(seed)
         with progress_bar(len(data), " images", "bounding") as bar:
             found = likelihood_bound(method, trained.net, minibatches, generator, bar.update)
         # No error: a network that has seen the labels has none to speak of.

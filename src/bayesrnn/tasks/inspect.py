@@ -1,15 +1,15 @@
 """Look at a text through the eyes of a run: what it expected at each word, and how sure it was."""
 
+import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
-
-import torch
 
 from bayesrnn.data import EOS, known_tokens, read_text
 from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.evaluation import Draws, Inspection, inspect_words
 from bayesrnn.progress import progress_bar
+from bayesrnn.random import seeded
 from bayesrnn.report import (
     InspectedText,
     InspectedWord,
@@ -20,7 +20,10 @@ from bayesrnn.report import (
 )
 from bayesrnn.tasks.generate import prompt_tokens
 from bayesrnn.tasks.language_model import TrainedLanguageModel, load_language_model
-from bayesrnn.tasks.output import write_json, write_text
+from bayesrnn.tasks.output import require_outputs, write_json, write_text
+
+#: Columns of the output: as many as the terminal has, within these.
+_WIDEST, _NARROWEST = 100, 40
 
 
 def inspect_text(
@@ -43,6 +46,7 @@ def inspect_text(
     if (text is None) == (file is None):
         given = "neither" if text is None else "both"
         raise ConfigError(f'{given} of --text and --file were given; give one: --text "..."')
+    require_outputs(html, json)
     trained = load_language_model(run, checkpoint, device)
     tokens = _tokens(trained, text, file)
     found = inspected(trained, tokens, samples, top, seed)
@@ -50,7 +54,8 @@ def inspect_text(
         write_text(inspection_page(found, top), html)
     if json is not None:
         write_json(asdict(found), json)
-    return inspection_text(found, top, wants_colour(sys.stdout))
+    width = max(min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST), _NARROWEST)
+    return inspection_text(found, top, wants_colour(sys.stdout), width)
 
 
 def inspected(
@@ -60,7 +65,7 @@ def inspected(
     vocabulary = trained.vocabulary
     # As in training, the end of a sentence comes before the first word, which has a chance so.
     ids = vocabulary.encode([EOS, *tokens]).to(trained.device)
-    generator = torch.Generator().manual_seed(seed)
+    generator = seeded(seed)
     draws = Draws(trained.method, trained.net, samples, generator)
     words = max(draws.differing(samples), 1) * len(ids)
     with progress_bar(words, " words", "reading", delay=1.0) as bar:

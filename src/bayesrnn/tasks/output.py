@@ -5,13 +5,23 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from bayesrnn.errors import RunError
+from bayesrnn.errors import ConfigError, RunError
+
+
+def require_outputs(html: Path | None, json: Path | None) -> None:
+    """Refuse files that cannot be written, before the work that is to fill them."""
+    if html is not None:
+        if str(html) == "-":
+            raise ConfigError("--html is -, but a page is written to a file; give its name")
+        if html == json:
+            raise ConfigError(f"--html and --json are both {html}; give two files")
+        require_writable(html)
+    if json is not None and str(json) != "-":
+        require_writable(json)
 
 
 def require_writable(path: Path) -> None:
-    """Refuse a file that cannot be written, before the work that is to fill it; `-` is fine."""
-    if str(path) == "-":
-        return
+    """Refuse a file that cannot be written."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         existed = path.exists()

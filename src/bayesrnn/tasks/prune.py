@@ -40,7 +40,7 @@ from bayesrnn.tasks.language_model import (
     TrainedLanguageModel,
     load_language_model,
 )
-from bayesrnn.tasks.output import require_writable, write_json, write_text
+from bayesrnn.tasks.output import require_outputs, write_json, write_text
 
 #: The names of the orders in which weights are dropped.
 SIGNAL_TO_NOISE, MAGNITUDE, RANDOM = "signal-to-noise", "magnitude", "random"
@@ -109,9 +109,7 @@ def prune_report(
     device: str = "auto",
 ) -> str:
     """What pruning costs a run, as text; with `html` and `json` also as files."""
-    for path in (html, json):
-        if path is not None:
-            require_writable(path)  # before the long work
+    require_outputs(html, json)
     found, kept = prune_run(load_language_model(run, checkpoint, device), settings)
     if html is not None:
         write_text(pruning_page(found, matrices(kept)), html)

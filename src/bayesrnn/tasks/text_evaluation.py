@@ -1,10 +1,9 @@
 """How probable a language model finds a text."""
 
-import torch
-
 from bayesrnn.evaluation import likelihood, likelihood_bound, text_minibatches
 from bayesrnn.methods import Bounded
 from bayesrnn.progress import progress_bar
+from bayesrnn.random import seeded
 from bayesrnn.tasks.dynamic import DynamicOptions, choose_settings, dynamic_row
 from bayesrnn.tasks.language_model import TrainedLanguageModel
 from bayesrnn.tasks.rows import Row, about, inference_rows, likelihood_figures
@@ -26,7 +25,7 @@ def evaluate_text(
     text = getattr(corpus, split).to(trained.device)
 
     def averaged(draws: int) -> Row:
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded(seed)
         with progress_bar(max(draws, 1) * (len(text) - 1), " words", "evaluating") as bar:
             found = likelihood(
                 *(trained.method, trained.net, text, draws, generator, streams, unroll),
@@ -37,7 +36,7 @@ def evaluate_text(
     def bounded(method: Bounded) -> Row:
         # Over minibatches as long as in training: the bound depends on it, unlike the rest.
         steps = trained.config.unroll
-        generator = torch.Generator().manual_seed(seed)
+        generator = seeded(seed)
         with progress_bar(len(text) - 1, " words", "bounding") as bar:
             found = likelihood_bound(
                 *(method, trained.net, text_minibatches(text, streams, steps), generator),

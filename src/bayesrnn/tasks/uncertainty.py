@@ -10,7 +10,9 @@ from torch import Tensor
 
 from bayesrnn.data import (
     CORPUS_NAMES,
+    EOS,
     SPLITS,
+    UNK,
     Vocabulary,
     known_tokens,
     load_corpus,
@@ -19,7 +21,7 @@ from bayesrnn.data import (
     shuffled_text,
     text_with_random_words,
 )
-from bayesrnn.errors import ConfigError
+from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.evaluation import (
     Detection,
     Draws,
@@ -35,13 +37,14 @@ from bayesrnn.evaluation import (
     readings,
     reliability,
     require_window,
+    require_words,
     risk_coverage,
     side_by_side,
     window_means,
     word_figures,
 )
 from bayesrnn.progress import progress_bar
-from bayesrnn.random import RandomStreams
+from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report import (
     RunSummary,
     distinct_names,
@@ -54,7 +57,7 @@ from bayesrnn.tasks.language_model import (
     TrainedLanguageModel,
     load_language_model,
 )
-from bayesrnn.tasks.output import require_writable, write_json, write_text
+from bayesrnn.tasks.output import require_outputs, write_json, write_text
 
 REVERSED = "reversed"
 
@@ -119,9 +122,7 @@ def uncertainty_report(
     device: str = "auto",
 ) -> str:
     """The benchmark as text; with `html` and `json` also as files."""
-    for path in (html, json):
-        if path is not None:
-            require_writable(path)  # before the long work
+    require_outputs(html, json)
     found = uncertainty(runs, settings, checkpoint, device)
     if html is not None:
         write_text(uncertainty_page(found), html)
@@ -159,17 +160,18 @@ def _texts(trained: TrainedLanguageModel, settings: UncertaintySettings) -> dict
         "": regular,
         REVERSED: reversed_text(regular),
         "shuffled": shuffled_text(regular, streams["shuffled"]),
-        f"random {share:.0%}": text_with_random_words(
+        f"random {100 * share:g}%": text_with_random_words(
             regular, share, len(vocabulary), streams["random words"]
         ),
     }
     for given in settings.shifts:
-        texts[_free_name(Path(given).name, texts)] = _other_text(
-            given, vocabulary, trained.config.data_dir
-        )[: len(regular)]
+        other = _other_text(given, vocabulary, trained.config.data_dir)
+        texts[_free_name(Path(given).name, texts)] = other[: len(regular)]
     # Now, and not after the long work.
-    for text in texts.values():
-        require_window(len(text) - 1, settings.window)
+    for name, text in texts.items():
+        said = f"the {name or settings.split} text"
+        require_words(len(text), settings.streams, said)
+        require_window(len(text) - 1, settings.window, said)
     return texts
 
 
@@ -181,6 +183,8 @@ def _other_text(given: str, vocabulary: Vocabulary, data_dir: Path | None) -> Te
         words = corpus.vocabulary.decode(corpus.test)
     else:
         words = known_tokens(read_text(path), vocabulary)
+    if not any(word != EOS for word in words):
+        raise CorpusError(f"--shift is {given}, which has no words; give a text")
     return vocabulary.encode(words)
 
 
@@ -197,13 +201,14 @@ def _benchmark(
     settings: UncertaintySettings,
 ) -> RunUncertainty:
     samples = sorted(set(settings.samples))
-    generator = torch.Generator().manual_seed(settings.seed)
+    generator = seeded(settings.seed)
     draws = Draws(trained.method, trained.net, samples[-1], generator)
     plain_ways = [Way(number) for number in samples]
     scaled_ways = _scaled_ways(trained, draws, sorted({samples[0], samples[-1]}), settings, name)
     on_device = [text.to(trained.device) for text in texts.values()]
     ways = [*plain_ways, *scaled_ways]
-    words = _networks(draws, samples) * sum(len(text) - 1 for text in on_device)
+    cells = max(-(-(len(text) - 1) // settings.streams) for text in on_device)
+    words = _networks(draws, samples) * cells * len(on_device) * settings.streams
     with progress_bar(words, " words", name) as bar:
         found = word_figures(
             *(draws, on_device, ways, len(trained.vocabulary), settings.streams), bar.update
@@ -223,10 +228,20 @@ def _benchmark(
         seed=settings.seed,
         window=settings.window,
         streams=settings.streams,
+        bootstrap=settings.bootstrap,
+        temperature_words=settings.temperature_words,
+        unknown={name: _unknown(text, trained.vocabulary) for name, text in texts.items() if name},
         unigram_entropy=unigram_entropy(texts[""]),
         levels=tuple(levels[way] for way in plain_ways),
         scaled=tuple(levels[way] for way in scaled_ways),
     )
+
+
+def _unknown(text: Tensor, vocabulary: Vocabulary) -> float:
+    """The share of words that the vocabulary does not have."""
+    if UNK not in vocabulary:
+        return 0.0
+    return (text == vocabulary.index(UNK)).double().mean().item()
 
 
 def unigram_entropy(text: Tensor) -> float:
@@ -244,7 +259,10 @@ def _scaled_ways(
 ) -> list[Way]:
     """The ways of prediction with the temperature that suits each best on the validation text."""
     text = trained.corpus().valid[: settings.temperature_words].to(trained.device)
-    inputs, targets, _ = side_by_side([text], min(VALIDATION_STREAMS, len(text) - 1))
+    streams = min(VALIDATION_STREAMS, len(text) - 1)
+    # Cut so that all streams are equally long: padding is no text.
+    text = text[: (len(text) - 1) // streams * streams + 1]
+    inputs, targets, _ = side_by_side([text], streams)
     fits = {number: TemperatureFit() for number in samples}
     words = _networks(draws, samples) * inputs.numel()
     with progress_bar(words, " words", f"{name}: temperature") as bar:
@@ -270,7 +288,7 @@ def _level(
     def shift(shifted: WordFigures) -> ShiftFigures:
         return ShiftFigures(
             figures=_means(shifted),
-            gap=(shifted.entropy.mean() - regular.entropy.mean()).item(),
+            gap=_mean(shifted.entropy) - _mean(regular.entropy),
             by_entropy=told_apart(regular.entropy, shifted.entropy),
             by_information=(
                 told_apart(regular.information, shifted.information)
@@ -280,7 +298,7 @@ def _level(
         )
 
     def told_apart(scores: Tensor, shifted: Tensor) -> Detection:
-        generator = torch.Generator().manual_seed(settings.seed)
+        generator = seeded(settings.seed)
         ours, theirs = (window_means(values, settings.window) for values in (scores, shifted))
         return detection(ours, theirs, generator, settings.bootstrap)
 
@@ -288,8 +306,8 @@ def _level(
         samples=way.samples,
         temperature=way.temperature,
         regular=_means(regular),
-        error=wrong.double().mean().item(),
-        brier=regular.brier.mean().item(),
+        error=_mean(wrong),
+        brier=_mean(regular.brier),
         reliability=reliability(regular.confidence, regular.correct),
         reliability_equal_mass=reliability(regular.confidence, regular.correct, equal_mass=True),
         risk_coverage=risk_coverage(-regular.confidence, wrong.double()),
@@ -299,8 +317,12 @@ def _level(
 
 def _means(figures: WordFigures) -> StreamFigures:
     names = ("entropy", "aleatoric", "information", "nll")
-    means = {name: getattr(figures, name).mean().item() for name in names}
+    means = {name: _mean(getattr(figures, name)) for name in names}
     return StreamFigures(**means, words=len(figures.nll))
+
+
+def _mean(values: Tensor) -> float:
+    return values.mean(dtype=torch.double).item()
 
 
 def as_json(runs: Sequence[RunUncertainty]) -> list[dict[str, Any]]:
