@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from xml.etree import ElementTree as ET
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bayesrnn.report import Reference, Series, line_chart
@@ -231,6 +231,7 @@ def test_steps_are_not_too_many(values: list[int]) -> None:
 
 
 @settings(deadline=None)
+@example([5e-324, -7.0])
 @given(st.lists(st.floats(-1e6, 1e6)))
 def test_shares_go_from_0_to_1_and_even_axes_are_even(values: list[float]) -> None:
     assert (share_axis(values).low, share_axis(values).high) == (0, 1)

@@ -63,7 +63,8 @@ def even_axis(values: Sequence[float]) -> Axis:
     """An axis for values such as entropies, which may be negative: never logarithmic."""
     low, high = _value_range(values)
     step = _step(high - low, 6)
-    low, high = math.floor(low / step) * step, math.ceil(high / step) * step
+    # A value that is next to nothing becomes nothing when it is divided.
+    low, high = min(math.floor(low / step) * step, low), max(math.ceil(high / step) * step, high)
     return Axis(low, high, _linear_ticks(low, high, step))
 
 
