@@ -13,6 +13,7 @@ from bayesrnn import __version__
 from bayesrnn.errors import BayesRNNError, ConfigError
 from bayesrnn.progress import say
 from bayesrnn.tasks.bench import bench
+from bayesrnn.tasks.bench_pruned import bench_pruned
 from bayesrnn.tasks.compare import compare
 from bayesrnn.tasks.dynamic import RULES, DynamicOptions, DynamicRule, tune_dynamic
 from bayesrnn.tasks.evaluate import evaluate
@@ -35,6 +36,9 @@ train_app = tyro.extras.SubcommandApp()
 app.command(train_app, name="train", help="Train a network: the next word says for which task.")
 
 Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(help="folder of a run")]
+RunOrFile = Annotated[
+    tyro.conf.Positional[Path], tyro.conf.arg(help="folder of a run, or a file of prune --out")
+]
 Checkpoint = Annotated[str, tyro.conf.arg(help="best, last or a step")]
 Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], tyro.conf.arg(help="where to compute")]
 JsonFile = Annotated[
@@ -88,7 +92,7 @@ def _train(train: Callable[[RunArguments, dict[str, Any]], Path], training: Any)
 
 @app.command(name="evaluate")
 def evaluate_run(
-    run: Run,
+    run: RunOrFile,
     split: Annotated[
         Literal["train", "valid", "test"], tyro.conf.arg(help="which part of the data")
     ] = "test",
@@ -171,7 +175,7 @@ def tune_dynamic_evaluation(
 
 @app.command(name="generate")
 def generate_text(
-    run: Run,
+    run: RunOrFile,
     prompt: Annotated[str, tyro.conf.arg(help="how the text begins")] = "",
     words: Annotated[int, tyro.conf.arg(help="how many words to add")] = 50,
     temperature: Annotated[
@@ -193,7 +197,7 @@ def generate_text(
 
 @app.command(name="inspect")
 def inspect_run(
-    run: Run,
+    run: RunOrFile,
     text: Annotated[
         str | None,
         tyro.conf.arg(metavar="TEXT", help="the text to look at", help_behavior_hint=""),
@@ -236,7 +240,10 @@ def inspect_run(
 
 @app.command(name="uncertainty")
 def measure_uncertainty(
-    runs: Annotated[tyro.conf.Positional[tuple[Path, ...]], tyro.conf.arg(help="folders of runs")],
+    runs: Annotated[
+        tyro.conf.Positional[tuple[Path, ...]],
+        tyro.conf.arg(help="folders of runs, or files of prune --out"),
+    ],
     samples: Annotated[
         str, tyro.conf.arg(metavar="N,N,...", help="numbers of draws; 0: the mean weights")
     ] = "0,1,2,5,10,20",
@@ -322,6 +329,38 @@ def prune_weights(
             help_behavior_hint="",
         ),
     ] = None,
+    fraction: Annotated[
+        float | None,
+        tyro.conf.arg(
+            metavar="X",
+            help="drop this share in what is shown and written, in place of --keep-quality",
+            help_behavior_hint="",
+        ),
+    ] = None,
+    out: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            metavar="FILE",
+            help="write the pruned network to this small file, which evaluate, generate, inspect "
+            "and uncertainty take in place of a run",
+            help_behavior_hint="",
+        ),
+    ] = None,
+    values: Annotated[
+        Literal["float32", "float16", "int8"],
+        tyro.conf.arg(help="of the weights in the file; float32 is exact"),
+    ] = "float32",
+    fine_tune: Annotated[
+        int,
+        tyro.conf.arg(
+            metavar="N",
+            help="train what is left for so many epochs before it is written; dropped weights "
+            "stay dropped",
+        ),
+    ] = 0,
+    fine_tune_lr: Annotated[
+        float, tyro.conf.arg(metavar="X", help="learning rate of that training")
+    ] = 0.1,
     per_tensor: Annotated[
         bool,
         tyro.conf.arg(help="rank the weights in each tensor by itself, not over the whole network"),
@@ -355,17 +394,21 @@ def prune_weights(
     Weights are dropped in the order of |mean| / sigma where there is a posterior, of their
     magnitude, and at random. The run stays as it is.
 
-    bayesrnn prune runs/mine --keep-quality 0.01 --html pruning.html
+    bayesrnn prune runs/mine --keep-quality 0.01 --html pruning.html --out small.safetensors
     """
     settings = PruneSettings(
         fractions=fraction_list(fractions),
         keep_quality=keep_quality,
+        fraction=fraction,
         per_tensor=per_tensor,
+        values=values,
+        fine_tune=fine_tune,
+        fine_tune_lr=fine_tune_lr,
         split=split,
         streams=streams,
         seed=seed,
     )
-    text = prune_report(run, settings, html, json, checkpoint, device)
+    text = prune_report(run, settings, html, json, checkpoint, device, out)
     if str(json) != "-":
         print(text)
 
@@ -401,12 +444,15 @@ def run_bench(
     json: JsonFile = None,
     steps: Annotated[int, tyro.conf.arg(help="measured steps of each method")] = 40,
     threads: Annotated[int | None, tyro.conf.arg(help="processor threads")] = None,
+    pruned: Annotated[
+        bool, tyro.conf.arg(help="measure inference with pruned networks instead, against dense")
+    ] = False,
 ) -> None:
     """Measure training speed and memory of the methods against plain training.
 
     bayesrnn bench --json bench.json
     """
-    result = bench(steps, threads)
+    result = bench_pruned(steps, threads) if pruned else bench(steps, threads)
     if json is not None:
         write_json(result, json)
 

@@ -263,3 +263,52 @@ def test_average_rules_classes_out_and_hides_no_damage(compiled):
     assert mean[1:3].isnan().all()
     assert entropy[1:3].isnan().all()
     assert entropy[3].item() == pytest.approx(math.log(600), rel=1e-6)
+
+
+def compressed(dense, kind):
+    rows, columns = dense.nonzero(as_tuple=True)
+    starts = torch.zeros(len(dense) + 1, dtype=torch.long)
+    torch.cumsum((dense != 0).sum(1), 0, out=starts[1:])
+    return starts, columns.to(kind), dense[rows, columns]
+
+
+@pytest.mark.parametrize("threads", [1, 2, 3])
+@pytest.mark.parametrize("kind", [torch.uint16, torch.int32])
+@pytest.mark.parametrize("batch", [1, 2, 16, 17, 40, 64, 100])
+def test_sparse_product_against_double_precision(batch, kind, threads, compiled, set_threads):
+    set_threads(threads)
+    generator = torch.Generator().manual_seed(batch)
+    dense = torch.randn(301, 650, generator=generator)
+    dense *= torch.rand(301, 650, generator=generator) > 0.7
+    x, bias = torch.randn(batch, 650, generator=generator), torch.randn(301, generator=generator)
+    expected = x.double() @ dense.double().t()
+    matrix, out = compressed(dense, kind), torch.full((batch, 301), 7.0)
+    compiled.sparse_product(*matrix, x, out)
+    torch.testing.assert_close(out.double(), expected, rtol=1e-5, atol=5e-5)
+    compiled.sparse_product(*matrix, x, out, bias, add=True)
+    torch.testing.assert_close(out.double(), 2 * expected + bias, rtol=1e-5, atol=1e-4)
+
+
+def test_sparse_products_stay_within_their_arrays(compiled):
+    # What lies around each array would show in the sums, or be written over.
+    dense = torch.ones(5, 3)
+    starts, columns, values = compressed(dense, torch.uint16)
+    for batch in (1, 3, 20):
+        guarded = torch.full((batch + 2, 5), 9.0)
+        x = torch.full((batch + 2, 3), math.nan)
+        x[1:-1] = 1.0
+        compiled.sparse_product(starts, columns, values, x[1:-1], guarded[1:-1])
+        assert (guarded[1:-1] == 3).all()
+        assert (guarded[[0, -1]] == 9).all()
+
+
+@pytest.mark.parametrize("kind", [torch.uint16, torch.int32])
+def test_sparse_rows(kind, compiled):
+    dense = torch.arange(12.0).view(4, 3) % 5
+    indices = torch.tensor([3, 0, 3])
+    out = torch.full((3, 3), 7.0)
+    compiled.sparse_rows(*compressed(dense, kind), indices, out)
+    assert torch.equal(out, dense[indices])
+    for wrong in (-1, 4):
+        with pytest.raises(IndexError, match="0 to 3"):
+            compiled.sparse_rows(*compressed(dense, kind), torch.tensor([0, 1, wrong]), out)

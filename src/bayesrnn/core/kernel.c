@@ -401,3 +401,145 @@ void average(int32_t threads, int64_t rows, int64_t columns, const float *restri
         free(exps);
     }
 }
+
+/* ---- Sparse matrices: compression/sparse.py ----
+ *
+ * A matrix is kept by rows: the entries of row r are values[starts[r]] to values[starts[r + 1] - 1],
+ * in the columns columns[...], which are 16 bits wide (`wide` = 0) or 32 (`wide` = 1).
+ */
+
+enum { LANE = 16, MOST_LANES = 4, GROUP = 16 };
+typedef float lane_t __attribute__((vector_size(LANE * sizeof(float)), aligned(64)));
+
+#define SPARSE_DOT(name, column_t)                                                             \
+    static inline float name(int64_t count, const column_t *restrict columns,                  \
+                             const float *restrict values, const float *restrict x) {          \
+        float sum = 0.0f;                                                                      \
+        _Pragma("omp simd reduction(+ : sum)")                                                 \
+        for (int64_t k = 0; k < count; k++) sum += values[k] * x[columns[k]];                  \
+        return sum;                                                                            \
+    }
+SPARSE_DOT(sparse_dot_16, uint16_t)
+SPARSE_DOT(sparse_dot_32, int32_t)
+
+/* One row times `lanes` lanes of the batch; x is [columns, lanes]. Two sums, so that one need not
+ * wait for the other. `lanes` is a constant where it is called, so the sums stay in registers. */
+#define SPARSE_ROW(name, column_t)                                                             \
+    static inline __attribute__((always_inline)) void name(                                    \
+        int64_t count, const column_t *restrict columns, const float *restrict values,         \
+        const lane_t *restrict x, const int lanes, lane_t *restrict out) {                     \
+        lane_t even[MOST_LANES] = {{0}}, odd[MOST_LANES] = {{0}};                              \
+        int64_t k = 0;                                                                         \
+        for (; k + 1 < count; k += 2) {                                                        \
+            const lane_t *a = x + (int64_t)columns[k] * lanes;                                 \
+            const lane_t *b = x + (int64_t)columns[k + 1] * lanes;                             \
+            for (int j = 0; j < lanes; j++) even[j] += a[j] * values[k];                       \
+            for (int j = 0; j < lanes; j++) odd[j] += b[j] * values[k + 1];                    \
+        }                                                                                      \
+        if (k < count) {                                                                       \
+            const lane_t *a = x + (int64_t)columns[k] * lanes;                                 \
+            for (int j = 0; j < lanes; j++) even[j] += a[j] * values[k];                       \
+        }                                                                                      \
+        for (int j = 0; j < lanes; j++) out[j] = even[j] + odd[j];                             \
+    }
+SPARSE_ROW(sparse_row_16, uint16_t)
+SPARSE_ROW(sparse_row_32, int32_t)
+
+/* A group of rows times `count` streams of the batch, turned into out[stream, row]. */
+static inline __attribute__((always_inline)) void sparse_group(
+    int64_t first, int64_t last, int64_t rows, const int64_t *restrict starts, const void *columns,
+    const int wide, const float *restrict values, const lane_t *restrict x, const int lanes,
+    int count, const float *restrict bias, int32_t add, float *restrict out) {
+    lane_t sums[GROUP * MOST_LANES];
+    const float *flat = (const float *)sums;
+    for (int64_t row = first; row < last; row++) {
+        int64_t at = starts[row], size = starts[row + 1] - at;
+        lane_t *sum = sums + (row - first) * lanes;
+        if (wide)
+            sparse_row_32(size, (const int32_t *)columns + at, values + at, x, lanes, sum);
+        else
+            sparse_row_16(size, (const uint16_t *)columns + at, values + at, x, lanes, sum);
+    }
+    int width = (int)(last - first);
+    for (int b = 0; b < count; b++) {
+        float *o = out + b * rows + first;
+        for (int r = 0; r < width; r++) {
+            float start = (add ? o[r] : 0.0f) + (bias ? bias[first + r] : 0.0f);
+            o[r] = start + flat[r * lanes * LANE + b];
+        }
+    }
+}
+
+/* out[b, row] = bias[row] + sum_k values[k] * x[b, columns[k]], or += where `add` is set. The bias
+ * may be NULL.
+ *
+ * One stream: gather from x. More: x is turned to [columns, batch] and padded to whole lanes,
+ * so that each weight is one multiply-add per lane. Gives 0, or 1 where there is no memory left. */
+int32_t sparse_product(int32_t threads, int64_t rows, int64_t width, int64_t batch,
+                       const int64_t *restrict starts, const void *restrict columns, int32_t wide,
+                       const float *restrict values, const float *restrict x,
+                       const float *restrict bias, int32_t add, float *restrict out) {
+    int64_t groups = (rows + GROUP - 1) / GROUP;
+    if (batch == 1) {
+        #pragma omp parallel for schedule(static) num_threads(threads)
+        for (int64_t row = 0; row < rows; row++) {
+            int64_t at = starts[row], size = starts[row + 1] - at;
+            float sum = wide ? sparse_dot_32(size, (const int32_t *)columns + at, values + at, x)
+                             : sparse_dot_16(size, (const uint16_t *)columns + at, values + at, x);
+            out[row] = (add ? out[row] : 0.0f) + (bias ? bias[row] : 0.0f) + sum;
+        }
+        return 0;
+    }
+    lane_t *turned = NULL;
+    int64_t most = (batch + LANE - 1) / LANE;
+    most = most < MOST_LANES ? most : MOST_LANES;
+    if (posix_memalign((void **)&turned, 64, (width ? width : 1) * most * sizeof(lane_t))) return 1;
+    #pragma omp parallel num_threads(threads)
+    for (int64_t begin = 0; begin < batch; begin += MOST_LANES * LANE) {
+        int count = batch - begin < MOST_LANES * LANE ? (int)(batch - begin) : MOST_LANES * LANE;
+        int lanes = (count + LANE - 1) / LANE;
+        const float *own = x + begin * width;
+        #pragma omp for schedule(static)
+        for (int64_t block = 0; block < (width + LANE - 1) / LANE; block++) {
+            int64_t stop = (block + 1) * LANE < width ? (block + 1) * LANE : width;
+            for (int64_t c = block * LANE; c < stop; c++) {
+                float *t = (float *)(turned + c * lanes);
+                for (int b = 0; b < count; b++) t[b] = own[b * width + c];
+                for (int b = count; b < lanes * LANE; b++) t[b] = 0.0f;
+            }
+        }
+        #pragma omp for schedule(static)
+        for (int64_t group = 0; group < groups; group++) {
+            int64_t first = group * GROUP, last = first + GROUP < rows ? first + GROUP : rows;
+#define CASE(lanes)                                                                             \
+    if (wide) sparse_group(first, last, rows, starts, columns, 1, values, turned, lanes, count, \
+                           bias, add, out + begin * rows);                                      \
+    else sparse_group(first, last, rows, starts, columns, 0, values, turned, lanes, count,      \
+                      bias, add, out + begin * rows);                                           \
+    break;
+            switch (lanes) {
+            case 1: CASE(1)
+            case 2: CASE(2)
+            case 3: CASE(3)
+            case 4: CASE(4)
+            }
+#undef CASE
+        }
+    }
+    free(turned);
+    return 0;
+}
+
+/* out[n] = the row indices[n] of the matrix, dense. Gives 0, or 1 where there is no such row. */
+int32_t sparse_rows(int64_t rows, int64_t width, int64_t count, const int64_t *restrict indices,
+                    const int64_t *restrict starts, const void *restrict columns, int32_t wide,
+                    const float *restrict values, float *restrict out) {
+    memset(out, 0, count * width * sizeof(float));
+    for (int64_t n = 0; n < count; n++) {
+        if (indices[n] < 0 || indices[n] >= rows) return 1;
+        float *row = out + n * width;
+        for (int64_t k = starts[indices[n]]; k < starts[indices[n] + 1]; k++)
+            row[wide ? ((const int32_t *)columns)[k] : ((const uint16_t *)columns)[k]] = values[k];
+    }
+    return 0;
+}

@@ -47,6 +47,11 @@ class Kernel:
         self._sharpen_gradient.argtypes = (n, i, p, p, p, f, f, p)
         self._average = library.average
         self._average.argtypes = (n, i, i, p, f, p, p)
+        self._sparse_product, self._sparse_rows = library.sparse_product, library.sparse_rows
+        self._sparse_product.argtypes = (n, i, i, i, p, p, n, p, p, p, n, p)
+        self._sparse_rows.argtypes = (i, i, i, p, p, p, n, p, p)
+        for function in (self._sparse_product, self._sparse_rows):
+            function.restype = n
         for function in (self._draw, self._sharpen_gradient, self._average):
             function.restype = None
         for function in (self._gradient, self._normal, self._sum_of_squares, self._sharpen):
@@ -144,6 +149,44 @@ class Kernel:
             *(_threads(logits), rows, columns, logits.data_ptr(), share),
             *(mean.data_ptr(), entropy.data_ptr()),
         )
+
+    def sparse_product(
+        self,
+        starts: Tensor,
+        columns: Tensor,
+        values: Tensor,
+        x: Tensor,
+        out: Tensor,
+        bias: Tensor | None = None,
+        add: bool = False,
+    ) -> None:
+        """`out = x @ W.T + bias`, or `out += ...`, for a sparse matrix W kept by rows.
+
+        starts (int64) says where each row begins and ends in columns (uint16 or int32) and
+        values. x is [batch, columns of W], out [batch, rows of W].
+        """
+        batch, width = x.shape
+        work = values.numel() * batch
+        failed = self._sparse_product(
+            *(torch.get_num_threads() if work > _WORTH_A_THREAD else 1, out.shape[1], width, batch),
+            *(starts.data_ptr(), columns.data_ptr(), columns.dtype is torch.int32),
+            *(values.data_ptr(), x.data_ptr(), None if bias is None else bias.data_ptr()),
+            *(add, out.data_ptr()),
+        )
+        if failed:
+            raise MemoryError(f"no memory for {batch} x {width} numbers")
+
+    def sparse_rows(
+        self, starts: Tensor, columns: Tensor, values: Tensor, indices: Tensor, out: Tensor
+    ) -> None:
+        """Fill the rows of `out` with these rows (int64) of a sparse matrix kept by rows."""
+        failed = self._sparse_rows(
+            *(len(starts) - 1, out.shape[1], indices.numel(), indices.data_ptr()),
+            *(starts.data_ptr(), columns.data_ptr(), columns.dtype is torch.int32),
+            *(values.data_ptr(), out.data_ptr()),
+        )
+        if failed:
+            raise IndexError(f"an index is not from 0 to {len(starts) - 2}")
 
     def sum_of_squares(self, tensor: Tensor) -> float:
         """See `core.arithmetic.sum_of_squares`."""

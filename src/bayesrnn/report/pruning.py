@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesrnn.compression import Pattern
+from bayesrnn.compression import CompactSize, Pattern
 from bayesrnn.report.axes import share_axis, value_axis
 from bayesrnn.report.charts import Reference, Series, line_chart
 from bayesrnn.report.document import Section, document
@@ -82,6 +82,24 @@ class KeptQuality:
 
 
 @dataclass(frozen=True)
+class PrunedFile:
+    """A pruned network in a file.
+
+    values: their type in the file.
+    masked: the network before it was written, with zeros for the weights that were dropped.
+    written: the network as it was read from the file.
+    tuned: before fine-tuning and after each epoch of it; empty without.
+    """
+
+    path: str
+    values: str
+    size: CompactSize
+    masked: Measured
+    written: Measured
+    tuned: tuple[Measured, ...] = ()
+
+
+@dataclass(frozen=True)
 class PrunedRun:
     """What pruning costs one run.
 
@@ -109,6 +127,7 @@ class PrunedRun:
     shown_fraction: float
     shown_dropped: int
     patterns: tuple[Pattern, ...]
+    file: PrunedFile | None = None
 
     @property
     def full(self) -> Measured:
@@ -118,8 +137,7 @@ class PrunedRun:
 
 def pruning_text(run: PrunedRun, width: int = 100) -> str:
     """The tables for a terminal."""
-    said = [_summary(run), *([_quality(run, run.quality)] if run.quality else [])]
-    blocks = [textwrap.fill(printable(line), width) for line in said]
+    blocks = [textwrap.fill(printable(line), width) for line in _said(run)]
     for title, table in ((_cost_title(run), _costs(run)), (_shown_title(run), _matrices(run))):
         blocks.append(f"{shortened(printable(title), width)}\n\n{table.text(width)}".rstrip("\n"))
     return "\n\n".join(blocks)
@@ -127,8 +145,7 @@ def pruning_text(run: PrunedRun, width: int = 100) -> str:
 
 def pruning_page(run: PrunedRun, kept: Mapping[str, Tensor]) -> str:
     """One HTML file: the curve, the tables, and a picture of each matrix from its mask."""
-    said = [_summary(run), *([_quality(run, run.quality)] if run.quality else [])]
-    paragraphs = "".join(f"<p>{escaped(line)}</p>\n" for line in said)
+    paragraphs = "".join(f"<p>{escaped(line)}</p>\n" for line in _said(run))
     pictures = "".join(_picture(pattern, kept[pattern.name]) for pattern in run.patterns)
     sections = [
         Section(_cost_title(run), paragraphs + _chart(run) + _costs(run).html()),
@@ -137,6 +154,31 @@ def pruning_page(run: PrunedRun, kept: Mapping[str, Tensor]) -> str:
         Section("Settings", _settings(run)),
     ]
     return document(f"Pruning {run.name}", sections)
+
+
+def _said(run: PrunedRun) -> list[str]:
+    """The paragraphs before the tables."""
+    quality = [_quality(run, run.quality)] if run.quality else []
+    return [_summary(run), *quality, *([_file(run, run.file)] if run.file else [])]
+
+
+def _file(run: PrunedRun, file: PrunedFile) -> str:
+    size, growth = file.size, file.written.nll - file.masked.nll
+    return (
+        f"{file.path}: {size.total:,} bytes with {_percent(file.masked.dropped / run.weights, 3)} "
+        f"dropped, {size.ratio:.3f}x the {size.dense:,} of all weights in float32; "
+        f"{size.index_share:.1%} of it tells where the weights belong; perplexity "
+        f"{perplexity_text(file.written.perplexity)} with its {file.values} values, "
+        f"{perplexity_text(file.masked.perplexity)} before ({_growth(growth, 2)}){_tuned(file)}"
+    )
+
+
+def _tuned(file: PrunedFile) -> str:
+    """What fine-tuning did."""
+    if not file.tuned:
+        return ""
+    passed = ", ".join(perplexity_text(point.perplexity) for point in file.tuned)
+    return f"; fine-tuned, before and after each epoch: {passed}, and the best is kept"
 
 
 def _summary(run: PrunedRun) -> str:
@@ -314,7 +356,7 @@ def _percent(share: float, digits: int = 6) -> str:
     return f"{float(f'{100 * share:.{digits}g}'):.10g}%"
 
 
-def _growth(nats: float) -> str:
+def _growth(nats: float, digits: int = 1) -> str:
     """How much a perplexity grew, from the difference of the log-likelihoods."""
-    grown = round(math.expm1(min(nats, 700)), 3) + 0.0
-    return f"{grown:+.1%}" if grown < 10 else f"x {perplexity_text(grown + 1)}"
+    grown = round(math.expm1(min(nats, 700)), digits + 2) + 0.0
+    return f"{grown:+.{digits}%}" if grown < 10 else f"x {perplexity_text(grown + 1)}"

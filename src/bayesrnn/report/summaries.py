@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from bayesrnn.compression import read_compact
 from bayesrnn.errors import RunError
 from bayesrnn.training import RunDirectory
 
@@ -115,7 +116,12 @@ class RunSummary:
 
 
 def read_summary(path: Path) -> RunSummary:
-    """Summarise the run in a folder; no epoch needs to be finished."""
+    """Summarise the run in a folder; no epoch needs to be finished.
+
+    Of the file of a pruned network there is only what it says of itself, and no epochs.
+    """
+    if path.is_file():
+        return _compact_summary(path)
     run = RunDirectory(path)
     config_text = run.read_config()
     config = _config(config_text, path / "config.toml")
@@ -142,6 +148,31 @@ def read_summary(path: Path) -> RunSummary:
             for record in records
             if record.get("kind") == "train"
         ),
+        config_text=config_text,
+    )
+
+
+def _compact_summary(path: Path) -> RunSummary:
+    about = read_compact(path).about
+    config_text = str(about.get("config", ""))
+    config = _config(config_text, path)
+    files, share = about.get("files"), _number(about.get("fraction"))
+    words = str(files.get("vocabulary.txt")) if isinstance(files, dict) else ""
+    dropped = "pruned" if share is None else f"{100 * share:.3g}% dropped"
+    return RunSummary(
+        path=path,
+        name=path.resolve().name,
+        task="lm",
+        measure=_MEASURES["lm"],
+        data=_words(config["corpus"]),
+        vocabulary=hashlib.sha256(words.encode()).hexdigest(),
+        method="plain",
+        network=f"{config['cell']} {config['layers']}x{config['hidden']}",
+        epochs_planned=0,
+        points=(),
+        results={},
+        settings=f"trained by {config['method']}, {dropped}, {about.get('values')} values",
+        items_per_second=None,
         config_text=config_text,
     )
 

@@ -19,6 +19,9 @@ def compare(runs: Sequence[Path], out: Path | None = None, sections: Sequence[Se
     """The comparison as text; with `out` also as a page, or the chart alone if it ends in .svg."""
     if not runs:
         raise ConfigError("no run was given to compare; give the folders of one or more runs")
+    for run in runs:
+        if run.is_file():
+            raise ConfigError(f"{run} is a file; compare takes the folders of runs")
     summaries = [read_summary(run) for run in runs]
     if out is not None:
         chart = out.suffix.lower() == ".svg"

@@ -127,6 +127,8 @@ def tune_dynamic(
             f"--words is {words}; for segments of {start.segment} it has to be "
             f"{10 * start.segment} or more"
         )
+    if run.is_file():
+        raise ConfigError(f"{run} is a file, which keeps no settings; give the folder of a run")
     trained = load_language_model(run, checkpoint, device)
     corpus = trained.corpus()
     text = corpus.valid[: words + 1].to(trained.device)

@@ -27,21 +27,24 @@ def evaluate(
 ) -> Row:
     """The figures of a run, a row for each way of prediction; kept in the run's results as well.
 
-    The figures of the row that was asked for also stand at the top of the result.
+    The file of a pruned network has no folder for results: its figures are kept nowhere. The
+    figures of the row that was asked for also stand at the top of the result.
     """
     if samples < 0:
         raise ConfigError(f"--samples is {samples}; it has to be 0 (the mean) or more")
     if split not in SPLITS:
         raise ConfigError(f"--split is {split}; there are: {', '.join(SPLITS)}")
-    if task_name(run) == MnistTask.name:
+    in_folder = not run.is_file()
+    if in_folder and task_name(run) == MnistTask.name:
         if dynamic is not None:
             raise ConfigError("--dynamic is for language models: images do not follow each other")
         found = evaluate_images(load_mnist_run(run, checkpoint, device), split, samples, seed)
     else:
-        trained = load_language_model(run, checkpoint, device)
+        # Dynamic evaluation learns, so it needs all of the network.
+        trained = load_language_model(run, checkpoint, device, for_inference=dynamic is None)
         found = evaluate_text(trained, split, samples, streams, unroll, seed, dynamic)
     rows = found.pop("rows")
-    for row in rows:
+    for row in rows if in_folder else ():
         RunDirectory(run).write_result(f"{split}-{row['inference']}", {**found, **row})
     fitting = (row for row in rows if row["samples"] == samples)
     asked = rows[-1] if dynamic is not None else next(fitting)

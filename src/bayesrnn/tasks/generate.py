@@ -22,7 +22,7 @@ def generate(
     device: str = "auto",
 ) -> str:
     """A continuation of `prompt`, as text."""
-    trained = load_language_model(run, checkpoint, device)
+    trained = load_language_model(run, checkpoint, device, for_inference=True)
     tokens = prompt_tokens(prompt, trained.vocabulary)
     unknown = [token for token in tokens if token not in trained.vocabulary]
     if unknown:

@@ -47,7 +47,7 @@ def inspect_text(
         given = "neither" if text is None else "both"
         raise ConfigError(f'{given} of --text and --file were given; give one: --text "..."')
     require_outputs(html, json)
-    trained = load_language_model(run, checkpoint, device)
+    trained = load_language_model(run, checkpoint, device, for_inference=True)
     tokens = _tokens(trained, text, file)
     found = inspected(trained, tokens, samples, top, seed)
     if html is not None:

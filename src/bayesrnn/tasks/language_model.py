@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,15 +10,25 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
+from bayesrnn.compression import read_compact, sparse_language_model
 from bayesrnn.core import relative
 from bayesrnn.data import Batch, Corpus, TrainingBatches, Vocabulary, load_corpus
-from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.errors import BayesRNNError, CheckpointError, ConfigError, RunError
 from bayesrnn.evaluation import Likelihood, likelihood
-from bayesrnn.methods import Hints, Method, Network, Objective, Outcome
+from bayesrnn.methods import METHODS, Hints, Method, Network, Objective, Outcome
 from bayesrnn.nn import LanguageModel
 from bayesrnn.random import RandomStreams
 from bayesrnn.tasks.language_model_config import LanguageModelConfig, resolve_language_model
-from bayesrnn.tasks.runs import RunArguments, Task, TrainedRun, load_network, task_name, train_run
+from bayesrnn.tasks.options import from_toml
+from bayesrnn.tasks.runs import (
+    RunArguments,
+    Task,
+    TrainedRun,
+    choose_device,
+    load_network,
+    task_name,
+    train_run,
+)
 
 #: The output bias stays deterministic, and the layers that meet words start out less sure.
 HINTS = Hints(
@@ -70,8 +80,7 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         streams: RandomStreams,
     ) -> nn.Module:
         """A recurrent network between words and words."""
-        words = len(_vocabulary(files))
-        module = LanguageModel(words, config.hidden, config.layers, config.cell, config.tied)
+        module = _network(config, files)
         module.initialise(config.init or None, streams["init"])
         return method.build(module, HINTS)
 
@@ -151,9 +160,15 @@ class TrainedLanguageModel(TrainedRun[LanguageModelConfig]):
 
 
 def load_language_model(
-    path: Path, checkpoint: str = "best", device: str = "auto"
+    path: Path, checkpoint: str = "best", device: str = "auto", for_inference: bool = False
 ) -> TrainedLanguageModel:
-    """Load a trained language model from the folder of its run."""
+    """Load a trained language model from the folder of its run, or a pruned one from its file.
+
+    for_inference: the network of a file may be one that only predicts, without the weights that
+        were dropped where leaving them out is faster.
+    """
+    if path.is_file():
+        return _load_compact(path, checkpoint, device, for_inference)
     task = LanguageModelTask()
     if task_name(path) != task.name:
         raise ConfigError(
@@ -162,6 +177,55 @@ def load_language_model(
         )
     run = load_network(task, path, checkpoint, device, (_VOCABULARY_FILE,))
     return TrainedLanguageModel(**vars(run))
+
+
+def _load_compact(
+    path: Path, checkpoint: str, device: str, for_inference: bool
+) -> TrainedLanguageModel:
+    """The network of a file of `prune --out`: one set of weights, so it predicts like `plain`."""
+    compact = read_compact(path)
+    about = compact.about
+    config_text, files, step = (about.get(name) for name in ("config", "files", "step"))
+    if (
+        about.get("task") != LanguageModelTask.name
+        or not isinstance(config_text, str)
+        or not isinstance(files, dict)
+        or not isinstance(files.get(_VOCABULARY_FILE), str)
+        or not isinstance(step, int)
+    ):
+        raise CheckpointError(
+            f"{path} has weights, but not the settings and the words of a language model; give a "
+            "file of `bayesrnn prune --out`"
+        )
+    if checkpoint not in ("best", "last", str(step)):
+        raise ConfigError(
+            f"--checkpoint is {checkpoint}, but {path} has one network only, that of step {step}; "
+            "leave it out"
+        )
+    task, plain = LanguageModelTask(), METHODS["plain"]
+    try:
+        trained_as = task.resolve({}, from_toml(config_text, f"the configuration in {path}"))
+        config = replace(trained_as, method=plain.name, kl_weighting="uniform", options={})
+        with torch.device("meta"):  # before memory is taken for a network that does not fit
+            expected = _network(config, files).state_dict()
+    except (BayesRNNError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"the network of {path} cannot be made: {error}") from None
+    shapes = {name: weight.shape for name, weight in compact.weights.items()}
+    if shapes != {name: weight.shape for name, weight in expected.items()}:
+        raise CheckpointError(f"the weights of {path} do not fit its configuration")
+    streams = RandomStreams(config.seed)
+    method = plain(plain.options_type(), streams)
+    net = task.build(config, files, method, streams)
+    net.load_state_dict(compact.weights)
+    place = choose_device(device)
+    if for_inference and place.type == "cpu" and isinstance(net, LanguageModel):
+        net = sparse_language_model(net, prefer="speed")
+    return TrainedLanguageModel(path, config, method, net.to(place), step, place, files)
+
+
+def _network(config: LanguageModelConfig, files: Mapping[str, str]) -> LanguageModel:
+    words = len(_vocabulary(files))
+    return LanguageModel(words, config.hidden, config.layers, config.cell, config.tied)
 
 
 def _vocabulary(files: Mapping[str, str]) -> Vocabulary:

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
@@ -10,14 +10,17 @@ from typing import Any
 from torch import Tensor, nn
 
 from bayesrnn.compression import (
+    VALUES,
     Ranking,
     at_random,
     dropped_weights,
+    is_compact,
     magnitude,
     matrices,
     patterns,
     signal_to_noise,
     without,
+    write_compact,
 )
 from bayesrnn.core import Bayesian
 from bayesrnn.data import SPLITS
@@ -34,13 +37,16 @@ from bayesrnn.report import (
     pruning_text,
     read_summary,
 )
+from bayesrnn.report.pruning import PrunedFile
+from bayesrnn.tasks.fine_tuning import fine_tune
 from bayesrnn.tasks.language_model import (
     HINTS,
     VALIDATION_STREAMS,
     TrainedLanguageModel,
     load_language_model,
 )
-from bayesrnn.tasks.output import require_outputs, write_json, write_text
+from bayesrnn.tasks.output import require_outputs, require_writable, write_json, write_text
+from bayesrnn.training import RunDirectory
 
 #: The names of the orders in which weights are dropped.
 SIGNAL_TO_NOISE, MAGNITUDE, RANDOM = "signal-to-noise", "magnitude", "random"
@@ -60,12 +66,19 @@ class PruneSettings:
 
     fractions: shares of the weights to drop; 0, the full network, is measured in any case.
     keep_quality: how much the perplexity may grow, as a share of that of the full network.
+    fraction: the share of the weights to drop in what is shown and written, if no quality says it.
     per_tensor: rank the weights in each tensor by itself, not over the whole network.
+    values: the type of the values in a file that is written.
+    fine_tune, fine_tune_lr: epochs and learning rate of training what is left before it is written.
     """
 
     fractions: tuple[float, ...] = (*(tenth / 10 for tenth in range(10)), 0.95, 0.99)
     keep_quality: float | None = None
+    fraction: float | None = None
     per_tensor: bool = False
+    values: str = VALUES[0]
+    fine_tune: int = 0
+    fine_tune_lr: float = 0.1
     split: str = "valid"
     streams: int = VALIDATION_STREAMS
     seed: int = 1
@@ -83,6 +96,19 @@ class PruneSettings:
                 f"--keep-quality is {quality:g}; it has to be 0 or more, such as 0.01 for a "
                 "perplexity that grows by at most 1%"
             )
+        if self.fraction is not None and not 0 <= self.fraction <= 1:
+            raise ConfigError(f"--fraction is {self.fraction:g}; it has to be from 0 to 1")
+        if self.fraction is not None and quality is not None:
+            raise ConfigError(
+                "both of --fraction and --keep-quality were given, and each says how many weights "
+                "to drop; give one"
+            )
+        if self.fine_tune < 0:
+            raise ConfigError(f"--fine-tune is {self.fine_tune}; it has to be 0 (none) or more")
+        if not 0 < self.fine_tune_lr < math.inf:
+            raise ConfigError(f"--fine-tune-lr is {self.fine_tune_lr:g}; it has to be above 0")
+        if self.values not in VALUES:
+            raise ConfigError(f"--values is {self.values}; there are: {', '.join(VALUES)}")
         if self.split not in SPLITS:
             raise ConfigError(f"--split is {self.split}; there are: {', '.join(SPLITS)}")
         if self.streams < 1:
@@ -107,10 +133,19 @@ def prune_report(
     json: Path | None = None,
     checkpoint: str = "best",
     device: str = "auto",
+    out: Path | None = None,
 ) -> str:
-    """What pruning costs a run, as text; with `html` and `json` also as files."""
+    """What pruning costs a run, as text; with `html` and `json` also as files.
+
+    With `out` the pruned network itself is written, as a compact file.
+    """
     require_outputs(html, json)
-    found, kept = prune_run(load_language_model(run, checkpoint, device), settings)
+    _require_out(out, settings, (html, json))
+    if is_compact(run):
+        raise ConfigError(
+            f"{run} is the file of a network that is pruned already; give the folder of a run"
+        )
+    found, kept = prune_run(load_language_model(run, checkpoint, device), settings, out)
     if html is not None:
         write_text(pruning_page(found, matrices(kept)), html)
     if json is not None:
@@ -118,10 +153,32 @@ def prune_report(
     return pruning_text(found)
 
 
+def _require_out(
+    out: Path | None, settings: PruneSettings, others: tuple[Path | None, ...]
+) -> None:
+    """Refuse a file that cannot be written, or of a network that nothing tells, before the work."""
+    if out is None:
+        if settings.values != VALUES[0]:
+            raise ConfigError(f"--values is {settings.values}, but there is no --out; give a file")
+        if settings.fine_tune:
+            raise ConfigError(
+                "--fine-tune trains what --out writes, and there is none; give a file"
+            )
+        return
+    if settings.fraction is None and settings.keep_quality is None:
+        raise ConfigError(
+            "--out needs to know how many weights to drop; give --fraction 0.8 for four fifths, or "
+            "--keep-quality 0.01 for as many as cost at most 1% in perplexity"
+        )
+    if str(out) == "-" or out in others:
+        raise ConfigError(f"--out is {out}; give a file of its own")
+    require_writable(out)
+
+
 def prune_run(
-    trained: TrainedLanguageModel, settings: PruneSettings
+    trained: TrainedLanguageModel, settings: PruneSettings, out: Path | None = None
 ) -> tuple[PrunedRun, dict[str, Tensor]]:
-    """What pruning costs a run, and the masks whose patterns are shown."""
+    """What pruning costs a run, and the masks whose patterns are shown; `out` as `prune_report`."""
     text: Tensor = getattr(trained.corpus(), settings.split).to(trained.device)
     rankings = _rankings(trained, settings)
     bench = Bench(trained.method.mean_module(trained.net), text, settings.streams)
@@ -135,7 +192,8 @@ def prune_run(
     quality = None
     if settings.keep_quality is not None:
         quality = kept_quality(bench, ranking, curves[0], settings.keep_quality)
-    shown = _SHOWN if quality is None else quality.found.fraction
+    shown = _SHOWN if settings.fraction is None else settings.fraction
+    shown = shown if quality is None else quality.found.fraction
     kept = ranking.kept(shown)
     summary = read_summary(trained.path)
     found = PrunedRun(
@@ -158,7 +216,55 @@ def prune_run(
         shown_dropped=dropped_weights(kept),
         patterns=tuple(patterns(kept)),
     )
-    return found, kept
+    if out is None:
+        return found, kept
+    return replace(found, file=_write(trained, bench, kept, found, settings, out)), kept
+
+
+def _write(
+    trained: TrainedLanguageModel,
+    bench: "Bench",
+    kept: Mapping[str, Tensor],
+    run: PrunedRun,
+    settings: PruneSettings,
+    out: Path,
+) -> PrunedFile:
+    """Write the pruned network, read it again, and measure both."""
+    about = {
+        "task": trained.config.task,
+        "config": RunDirectory(trained.path).read_config(),
+        "files": dict(trained.files),
+        "run": run.name,
+        "method": run.method,
+        "step": run.step,
+        "order": run.shown_order,
+        "per_tensor": run.per_tensor,
+        "fraction": run.shown_fraction,
+        "values": settings.values,
+        "fine_tune": settings.fine_tune,
+    }
+    pruned = without(bench.module, kept)
+    tuned: list[float] = []
+    if settings.fine_tune:
+        tuned = fine_tune(
+            *(trained, pruned, kept, settings.fine_tune, settings.fine_tune_lr),
+            lambda module: bench.nll(module),
+        )
+    weights = dict(pruned.named_parameters(remove_duplicate=False))
+    size = write_compact(out, weights, kept, about, settings.values)
+    again = load_language_model(out, device=trained.device.type)
+    with progress_bar(2 * bench.words, " words", f"reading {out.name}") as bar:
+        masked = bench.nll(pruned, bar)
+        written = bench.nll(again.method.mean_module(again.net), bar)
+    fraction, dropped = run.shown_fraction, run.shown_dropped
+    return PrunedFile(
+        path=str(out),
+        values=settings.values,
+        size=size,
+        masked=Measured(fraction, dropped, masked),
+        written=Measured(fraction, dropped, written),
+        tuned=tuple(Measured(fraction, dropped, nll) for nll in tuned),
+    )
 
 
 def droppable(module: nn.Module) -> dict[str, nn.Parameter]:
@@ -204,9 +310,14 @@ class Bench:
     def measure(self, ranking: Ranking, fraction: float, bar: Any) -> Measured:
         """What is left when this share of the weights is dropped."""
         kept = ranking.kept(fraction)
-        network = without(self.module, kept).eval()
-        log_probs = target_log_probs(network, self.text, self.streams, _UNROLL, bar.update)
-        return Measured(fraction, dropped_weights(kept), -log_probs.cpu().double().mean().item())
+        return Measured(fraction, dropped_weights(kept), self.nll(without(self.module, kept), bar))
+
+    def nll(self, network: nn.Module, bar: Any = None) -> float:
+        """Nats a word."""
+        network.eval()
+        advance = None if bar is None else bar.update
+        log_probs = target_log_probs(network, self.text, self.streams, _UNROLL, advance)
+        return -log_probs.cpu().double().mean().item()
 
 
 def _curves(
@@ -269,7 +380,7 @@ def kept_quality(bench: Bench, ranking: Ranking, curve: Curve, quality: float) -
 
 def as_json(run: PrunedRun) -> dict[str, Any]:
     """The figures as values for a JSON file, with those that follow from others."""
-    quality = run.quality
+    quality, file = run.quality, run.file
     return {
         **asdict(run),
         "full": _point(run.full),
@@ -286,6 +397,17 @@ def as_json(run: PrunedRun) -> dict[str, Any]:
             {**asdict(pattern), "dropped": pattern.dropped, "share": pattern.share}
             for pattern in run.patterns
         ],
+        "file": file
+        and {
+            "path": file.path,
+            "values": file.values,
+            "bytes": asdict(file.size),
+            "ratio": file.size.ratio,
+            "index_share": file.size.index_share,
+            "masked": _point(file.masked),
+            "written": _point(file.written),
+            "tuned": [_point(point) for point in file.tuned],
+        },
     }
 
 

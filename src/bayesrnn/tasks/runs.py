@@ -85,6 +85,11 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
     """Train a network, or continue to; gives the folder of the run."""
     file = _read_config_file(arguments.config)
     path = arguments.out or Path("runs") / task.run_name(task.resolve(given, file))
+    if path.is_file():
+        raise RunError(
+            f"--out is {path}, which is a file; give the folder of a run (the file of a pruned "
+            "network cannot be trained on)"
+        )
     directory = RunDirectory(path)
     store = CheckpointStore(path)
     if arguments.resume and store.exists():

@@ -142,7 +142,7 @@ def uncertainty(
         raise ConfigError("no run was given; give the folders of one or more runs")
     summaries = [read_summary(run) for run in runs]
     # All are loaded before the long work begins, so that a mistake is told at once.
-    trained = [load_language_model(run, checkpoint, device) for run in runs]
+    trained = [load_language_model(run, checkpoint, device, for_inference=True) for run in runs]
     texts = [_texts(one, settings) for one in trained]
     names = distinct_names(summaries)
     return [

@@ -27,7 +27,7 @@ import torch
 from torch import Tensor
 
 from bayesrnn.errors import CheckpointError
-from bayesrnn.training.files import (
+from bayesrnn.files import (
     explained,
     fsync_directory,
     reason,

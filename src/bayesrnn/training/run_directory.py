@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesrnn.errors import RunError
-from bayesrnn.training.files import (
+from bayesrnn.files import (
     explained,
     fsync_directory,
     reason,

@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 
 from bayesrnn.errors import RunError
-from bayesrnn.training.files import fsync_directory, write_durably, write_synced
+from bayesrnn.files import fsync_directory, write_durably, write_synced
 
 
 def names(folder: Path) -> list[str]:
