@@ -21,7 +21,7 @@ import hashlib
 import json
 import math
 import struct
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,14 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from bayesrnn.compression.masks import (
+    DENSE,
+    Bits,
+    Bytes,
+    decoded_mask,
+    encoded_mask,
+    unpacked,
+)
 from bayesrnn.errors import CheckpointError, ConfigError
 from bayesrnn.files import write_durably
 
@@ -46,10 +54,6 @@ _LONGEST_HEADER = 100_000_000
 #: A file may stand for so many weights in any case, and for more if it is as large as that takes.
 _WEIGHTS, _WEIGHTS_PER_BYTE = 2**28, 1024
 
-_DENSE, _BITMAP, _GAPS, _HOLES = "dense", "bitmap", "gaps", "holes"
-
-Bits = NDArray[np.bool_]
-Bytes = NDArray[np.uint8]
 Array = NDArray[Any]
 
 
@@ -234,9 +238,9 @@ def _encode(
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """A tensor's entry in the manifest, and its parts."""
     if mask is None:
-        kept, encoding, places = np.ones(matrix.shape, np.bool_), _DENSE, dict[str, Bytes]()
+        kept, encoding, places = np.ones(matrix.shape, np.bool_), DENSE, dict[str, Bytes]()
     else:
-        kept, (encoding, places) = mask, _smallest(mask, 4 if kind == "int8" else 0)
+        kept, (encoding, places) = mask, encoded_mask(mask, 4 if kind == "int8" else 0)
     values: Array = matrix[kept]
     if not np.isfinite(values).all():
         raise ConfigError(f"{name} holds a NaN or an infinity; give a network of numbers")
@@ -244,7 +248,7 @@ def _encode(
     if kind == "int8":
         scales, values = _quantised(matrix, kept)
         rows = places.get("rows")
-        parts["scales"] = scales if rows is None else scales[_bits(rows, len(scales))]
+        parts["scales"] = scales if rows is None else scales[unpacked(rows, len(scales))]
     elif kind == "float16":
         with np.errstate(over="ignore"):
             values = values.astype(np.float16)
@@ -271,51 +275,6 @@ def _quantised(
     divisors = np.where(scales > 0, scales, 1).astype(np.float64)[rows]
     multiples = np.rint(matrix[kept] / divisors).clip(-127, 127)
     return scales, multiples.astype(np.int8)
-
-
-def _smallest(kept: Bits, bytes_per_row: int) -> tuple[str, dict[str, Bytes]]:
-    """The encoding and the parts that tell which entries were kept, in the fewest bytes."""
-    ways: list[tuple[int, int, str, dict[str, Bytes]]] = []
-    for lines, rest in _left_out(kept):
-        for encoding, index in _indices(rest):
-            places = dict(lines) if index is None else {**lines, "index": index}
-            size = sum(part.nbytes for part in places.values()) + len(rest) * bytes_per_row
-            ways.append((size, len(ways), encoding, places))
-    _, _, encoding, places = min(ways)
-    return encoding, places
-
-
-def _left_out(kept: Bits) -> Iterator[tuple[dict[str, Bytes], Bits]]:
-    """The mask as it is; for a matrix also without the rows, the columns, or both that are gone."""
-    yield {}, kept
-    rows, columns = np.asarray(kept.any(axis=1)), np.asarray(kept.any(axis=0))
-    if len(kept) > 1 and not rows.all():
-        yield {"rows": _packed(rows)}, kept[rows]
-    if len(kept) > 1 and not columns.all():
-        yield {"columns": _packed(columns)}, kept[:, columns]
-        if not rows.all():
-            yield {"rows": _packed(rows), "columns": _packed(columns)}, kept[rows][:, columns]
-
-
-def _indices(kept: Bits) -> Iterator[tuple[str, Bytes | None]]:
-    if kept.all():
-        yield _DENSE, None
-    yield _BITMAP, _packed(kept.ravel())
-    yield _GAPS, _gaps(np.flatnonzero(kept))
-    yield _HOLES, _gaps(np.flatnonzero(~kept))
-
-
-def _packed(bits: Bits) -> Bytes:
-    return np.packbits(bits, bitorder="little")
-
-
-def _gaps(places: NDArray[np.int64]) -> Bytes:
-    """How many places lie between those given, a byte each, after a 255 for each 255 of them."""
-    between = np.diff(places, prepend=-1) - 1
-    lengths = between // 255 + 1
-    found = np.full(int(lengths.sum()), 255, np.uint8)
-    found[np.cumsum(lengths) - 1] = between % 255
-    return found
 
 
 def _manifest(content: dict[str, Any]) -> str:
@@ -449,10 +408,10 @@ def _decode(
             raise ValueError(f"the {part} of {name} do not match their checksum")
     shape = _matrix_shape(_shape(entry))
     rows, columns = (
-        _bits(parts[part], size) if part in parts else np.ones(size, np.bool_)
+        unpacked(parts[part], size) if part in parts else np.ones(size, np.bool_)
         for part, size in zip(("rows", "columns"), shape, strict=True)
     )
-    left = _left(name, entry["encoding"], parts.get("index"), rows.sum() * columns.sum())
+    left = decoded_mask(name, entry["encoding"], parts.get("index"), rows.sum() * columns.sum())
     if not left.sum() == entry["kept"] == len(parts["values"]):
         raise ValueError(f"{name} has not as many values as entries that were kept")
     mask = np.zeros(shape, np.bool_)
@@ -467,33 +426,6 @@ def _decode(
     matrix = np.zeros(shape, np.float32)
     matrix[mask] = values
     return matrix, mask
-
-
-def _left(name: str, encoding: str, index: Bytes | None, size: int) -> Bits:
-    """Which of so many entries were kept, by an index."""
-    if encoding == _DENSE and index is None:
-        return np.ones(size, np.bool_)
-    if encoding == _BITMAP and index is not None:
-        return _bits(index, size)
-    if encoding in (_GAPS, _HOLES) and index is not None:
-        found = np.full(size, encoding == _HOLES)
-        found[_places(index)] = encoding == _GAPS
-        return found
-    raise ValueError(f"{name} has an unknown encoding")
-
-
-def _bits(packed: Bytes, size: int) -> Bits:
-    if len(packed) != -(-size // 8):
-        raise ValueError("a bitmap has the wrong length")
-    return np.unpackbits(packed, count=int(size), bitorder="little").astype(np.bool_)
-
-
-def _places(gaps: Bytes) -> NDArray[np.int64]:
-    """The places that `_gaps` was given."""
-    is_place = gaps < 255
-    ends = np.cumsum(gaps.astype(np.int64) + is_place)
-    found: NDArray[np.int64] = ends[is_place] - 1
-    return found
 
 
 def _line(error: Exception) -> str:

@@ -57,9 +57,8 @@ class SparseMatrix(nn.Module):
             raise ConfigError(f"a sparse matrix has 2 axes, but {dense.dim()} were given")
         dense = dense.detach()
         columns, values = [], []
-        for block in torch.split(
-            dense, _ROWS_AT_ONCE
-        ):  # a list of places is larger than the matrix
+        # Some rows at a time: a list of places is larger than the matrix.
+        for block in torch.split(dense, _ROWS_AT_ONCE):
             row, column = block.nonzero(as_tuple=True)
             columns.append(column.to(_column_type(dense.shape[1])))
             values.append(block[row, column])
