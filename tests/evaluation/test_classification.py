@@ -58,7 +58,7 @@ class Drawn(Method[None]):
     def loss(self, net, objective, shares):
         raise NotImplementedError
 
-    def sample(self, net, generator):
+    def draw(self, net, seed):
         return next(self.networks)
 
 

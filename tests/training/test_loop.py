@@ -74,7 +74,7 @@ class Recording(Method[None]):
     def diagnostics(self, net):
         return {"calls": self.calls}
 
-    def sample(self, net, generator):
+    def draw(self, net, seed):
         raise NotImplementedError
 
     def state(self):
