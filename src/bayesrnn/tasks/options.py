@@ -1,11 +1,20 @@
 """Options: from dataclass fields to the command line, to TOML and back."""
 
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
 from pathlib import Path
 from types import NoneType, UnionType
-from typing import Annotated, Any, Literal, NamedTuple, get_args, get_origin, get_type_hints
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NamedTuple,
+    TypeVar,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 import tyro
 
@@ -17,6 +26,7 @@ if sys.version_info >= (3, 11):
 else:
     import tomli as tomllib
 
+Number = TypeVar("Number", int, float)
 
 _METAVARS = {int: "N", float: "X", str: "NAME", Path: "PATH", tuple[str, ...]: "NAME|PATH ..."}
 #: The kinds of values whose type is checked, in words.
@@ -28,6 +38,16 @@ _KINDS: dict[Any, str] = {
     Path: "the path of a folder",
     tuple[str, ...]: "a text or a list of texts",
 }
+
+
+def number_list(
+    text: str, kind: Callable[[str], Number], name: str, advice: str
+) -> tuple[Number, ...]:
+    """Numbers as the user writes them, with commas between; `advice` says what to give."""
+    try:
+        return tuple(kind(part) for part in text.split(","))
+    except ValueError:
+        raise ConfigError(f"{flag(name)} is {text!r}; give {advice}") from None
 
 
 def flag(name: str) -> str:

@@ -32,12 +32,12 @@ from bayesrnn.report import (
     Curve,
     KeptQuality,
     Measured,
+    PrunedFile,
     PrunedRun,
     pruning_page,
     pruning_text,
     read_summary,
 )
-from bayesrnn.report.pruning import PrunedFile
 from bayesrnn.tasks.fine_tuning import fine_tune
 from bayesrnn.tasks.language_model import (
     HINTS,
@@ -45,6 +45,7 @@ from bayesrnn.tasks.language_model import (
     TrainedLanguageModel,
     load_language_model,
 )
+from bayesrnn.tasks.options import number_list
 from bayesrnn.tasks.output import require_outputs, require_writable, write_json, write_text
 from bayesrnn.training import RunDirectory
 
@@ -117,13 +118,8 @@ class PruneSettings:
 
 def fraction_list(text: str) -> tuple[float, ...]:
     """Fractions as the user writes them: 0,0.5,0.9."""
-    try:
-        return tuple(float(part) for part in text.split(","))
-    except ValueError:
-        raise ConfigError(
-            f"--fractions is {text!r}; give numbers from 0 to 1 with commas between, such as "
-            "0,0.5,0.8,0.9"
-        ) from None
+    advice = "numbers from 0 to 1 with commas between, such as 0,0.5,0.8,0.9"
+    return number_list(text, float, "fractions", advice)
 
 
 def prune_report(

@@ -13,6 +13,7 @@ from bayesrnn.data import (
     EOS,
     SPLITS,
     UNK,
+    Corpus,
     Vocabulary,
     known_tokens,
     load_corpus,
@@ -57,6 +58,7 @@ from bayesrnn.tasks.language_model import (
     TrainedLanguageModel,
     load_language_model,
 )
+from bayesrnn.tasks.options import flag, number_list
 from bayesrnn.tasks.output import require_outputs, write_json, write_text
 
 REVERSED = "reversed"
@@ -99,18 +101,14 @@ class UncertaintySettings:
         least = {"window": 1, "streams": 1, "bootstrap": 0, "temperature_words": 2}
         for name, low in least.items():
             if getattr(self, name) < low:
-                flag = name.replace("_", "-")
-                raise ConfigError(f"--{flag} is {getattr(self, name)}; it has to be {low} or more")
+                given = getattr(self, name)
+                raise ConfigError(f"{flag(name)} is {given}; it has to be {low} or more")
 
 
 def sample_counts(text: str) -> tuple[int, ...]:
     """Numbers of draws as the user writes them: 0,1,2,5."""
-    try:
-        return tuple(int(part) for part in text.split(","))
-    except ValueError:
-        raise ConfigError(
-            f"--samples is {text!r}; give whole numbers with commas between, such as 0,1,2,5,10,20"
-        ) from None
+    advice = "whole numbers with commas between, such as 0,1,2,5,10,20"
+    return number_list(text, int, "samples", advice)
 
 
 def uncertainty_report(
@@ -143,18 +141,23 @@ def uncertainty(
     summaries = [read_summary(run) for run in runs]
     # All are loaded before the long work begins, so that a mistake is told at once.
     trained = [load_language_model(run, checkpoint, device, for_inference=True) for run in runs]
-    texts = [_texts(one, settings) for one in trained]
+    corpora = [one.corpus() for one in trained]
+    texts = [_texts(*pair, settings) for pair in zip(trained, corpora, strict=True)]
     names = distinct_names(summaries)
     return [
-        _benchmark(one, name, summary, shifts, settings)
-        for one, name, summary, shifts in zip(trained, names, summaries, texts, strict=True)
+        _benchmark(one, name, summary, shifts, corpus.valid, settings)
+        for one, name, summary, shifts, corpus in zip(
+            trained, names, summaries, texts, corpora, strict=True
+        )
     ]
 
 
-def _texts(trained: TrainedLanguageModel, settings: UncertaintySettings) -> dict[str, Tensor]:
+def _texts(
+    trained: TrainedLanguageModel, corpus: Corpus, settings: UncertaintySettings
+) -> dict[str, Tensor]:
     """The regular text, named "", and the shifted ones."""
     vocabulary, streams = trained.vocabulary, RandomStreams(settings.seed)
-    regular: Tensor = getattr(trained.corpus(), settings.split)
+    regular: Tensor = getattr(corpus, settings.split)
     share = settings.random_words
     texts = {
         "": regular,
@@ -198,13 +201,16 @@ def _benchmark(
     name: str,
     summary: RunSummary,
     texts: Mapping[str, Tensor],
+    valid: Tensor,
     settings: UncertaintySettings,
 ) -> RunUncertainty:
     samples = sorted(set(settings.samples))
     generator = seeded(settings.seed)
     draws = Draws(trained.method, trained.net, samples[-1], generator)
     plain_ways = [Way(number) for number in samples]
-    scaled_ways = _scaled_ways(trained, draws, sorted({samples[0], samples[-1]}), settings, name)
+    ends = sorted({samples[0], samples[-1]})
+    fitted = valid[: settings.temperature_words]
+    scaled_ways = _scaled_ways(trained, draws, ends, fitted, name)
     on_device = [text.to(trained.device) for text in texts.values()]
     ways = [*plain_ways, *scaled_ways]
     cells = max(-(-(len(text) - 1) // settings.streams) for text in on_device)
@@ -254,15 +260,14 @@ def _scaled_ways(
     trained: TrainedLanguageModel,
     draws: Draws,
     samples: Sequence[int],
-    settings: UncertaintySettings,
+    text: Tensor,
     name: str,
 ) -> list[Way]:
-    """The ways of prediction with the temperature that suits each best on the validation text."""
-    text = trained.corpus().valid[: settings.temperature_words].to(trained.device)
+    """The ways of prediction with the temperature that suits each best on a validation text."""
     streams = min(VALIDATION_STREAMS, len(text) - 1)
     # Cut so that all streams are equally long: padding is no text.
     text = text[: (len(text) - 1) // streams * streams + 1]
-    inputs, targets, _ = side_by_side([text], streams)
+    inputs, targets, _ = side_by_side([text.to(trained.device)], streams)
     fits = {number: TemperatureFit() for number in samples}
     words = _networks(draws, samples) * inputs.numel()
     with progress_bar(words, " words", f"{name}: temperature") as bar:
