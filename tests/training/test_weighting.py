@@ -1,6 +1,7 @@
 import pytest
 
-from bayesrnn.training import WEIGHTINGS, kl_weight
+from bayesrnn.training import WEIGHTINGS
+from bayesrnn.training.weighting import kl_weight, minibatch_shares
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
@@ -17,3 +18,11 @@ def test_the_formulas():
         for i in range(1, count + 1):
             expected = 2 ** (count - i) / (2**count - 1)
             assert kl_weight("geometric", i - 1, count) == pytest.approx(expected)
+
+
+def test_the_shares_are_on_the_scale_of_a_mean_over_sequences():
+    epoch = [minibatch_shares("uniform", number, 5, sequences=20) for number in range(5)]
+    assert sum(share.epoch for share in epoch) == pytest.approx(1 / 20)
+    assert {share.minibatch for share in epoch} == {1 / 20}
+    first = minibatch_shares("geometric", 0, 2, sequences=10)
+    assert first.epoch == pytest.approx(2 / 3 / 10)

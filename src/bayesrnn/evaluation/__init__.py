@@ -16,7 +16,7 @@ from bayesrnn.evaluation.detection import (
     require_window,
     window_means,
 )
-from bayesrnn.evaluation.draws import Draws
+from bayesrnn.evaluation.draws import Draws, networks_to_read
 from bayesrnn.evaluation.dynamic import (
     GradientDescent,
     RootMeanSquare,
@@ -71,6 +71,7 @@ __all__ = [
     "inspect_words",
     "likelihood",
     "likelihood_bound",
+    "networks_to_read",
     "predict",
     "readings",
     "reliability",

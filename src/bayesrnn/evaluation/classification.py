@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.evaluation.calibration import reliability
+from bayesrnn.evaluation.draws import Draws, networks_to_read
 from bayesrnn.methods import Method, Network
 
 
@@ -46,19 +47,11 @@ def classification(
     The nll is -log (1/S) sum_s p_s(label), summed in log space: it stays finite where p_s itself
     is too small for a float. Memory does not grow with the number of draws.
     """
-    if samples < 0:
-        raise ConfigError(f"samples is {samples}; it has to be 0 (the mean) or more")
-    if samples == 0:
-        log_probs = class_log_probabilities(method.mean(net), images, advance=advance)
-    else:
-        generator = generator or torch.Generator().manual_seed(0)
-        log_probs = torch.tensor(-math.inf, dtype=torch.double)
-        for _ in range(samples):
-            with torch.no_grad():
-                network = method.sample(net, generator)
-            drawn = class_log_probabilities(network, images, advance=advance)
-            log_probs = torch.logaddexp(log_probs, drawn)
-        log_probs -= math.log(samples)
+    draws = Draws(method, net, samples, generator or torch.Generator().manual_seed(0))
+    total = torch.tensor(-math.inf, dtype=torch.double)
+    for network in draws.networks():
+        total = torch.logaddexp(total, class_log_probabilities(network, images, advance=advance))
+    log_probs = total - math.log(networks_to_read(method, net, samples))
     return _scores(log_probs.exp(), log_probs, labels)
 
 

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bayesrnn.data import evaluation_batches
-from bayesrnn.errors import ConfigError
+from bayesrnn.evaluation.draws import Draws, networks_to_read
 from bayesrnn.methods import Method, Network
 
 
@@ -68,17 +68,10 @@ def likelihood(
     Averaging is of probabilities: log (1/S) sum_s p_s(token). Each draw is held over the whole
     text. Memory does not grow with the number of draws.
     """
-    if samples < 0:
-        raise ConfigError(f"samples is {samples}; it has to be 0 (the mean) or more")
-    if samples == 0:
-        log_probs = target_log_probs(method.mean(net), stream, streams, unroll, advance).double()
-    else:
-        generator = generator or torch.Generator().manual_seed(0)
-        log_probs = torch.full((len(stream) - 1,), -math.inf, dtype=torch.double)
-        for _ in range(samples):
-            with torch.no_grad():
-                network = method.sample(net, generator)
-            drawn = target_log_probs(network, stream, streams, unroll, advance)
-            log_probs = torch.logaddexp(log_probs, drawn.double().cpu())
-        log_probs -= math.log(samples)
+    draws = Draws(method, net, samples, generator or torch.Generator().manual_seed(0))
+    total = torch.tensor(-math.inf, dtype=torch.double)
+    for network in draws.networks():
+        drawn = target_log_probs(network, stream, streams, unroll, advance)
+        total = torch.logaddexp(total, drawn.double().cpu())
+    log_probs = total - math.log(networks_to_read(method, net, samples))
     return Likelihood(-log_probs.mean().item(), len(log_probs))

@@ -74,6 +74,8 @@ class Hints:
 
     deterministic: tuple[str, ...] = ()
     sigma_init: Mapping[str, Scale] = field(default_factory=dict)
+    #: Gives a copy of the network weights of its own to start from.
+    initialise: Callable[[nn.Module, torch.Generator], None] | None = None
 
 
 def option(default: Any, help: str, choices: Collection[str] = ()) -> Any:
@@ -92,10 +94,25 @@ class Method(ABC, Generic[Options]):
     summary: ClassVar[str]
     #: A frozen dataclass of `option` fields: the method's options on the command line.
     options_type: ClassVar[type]
+    #: Whether how the weights are updated is part of the method: `optimiser` then makes the one
+    #: to use, and the user has no choice of another.
+    own_optimiser: ClassVar[bool] = False
 
     def __init__(self, options: Options, streams: RandomStreams) -> None:
         self.options = options
         self.streams = streams
+
+    @classmethod
+    def options_for(cls, values: Mapping[str, Any]) -> type:
+        """The options dataclass, where it depends on the options given."""
+        del values
+        return cls.options_type
+
+    @classmethod
+    def trains_like(cls, values: Mapping[str, Any]) -> str:
+        """The name of the method whose recipes suit this one, given its options."""
+        del values
+        return cls.name
 
     @abstractmethod
     def build(self, module: nn.Module, hints: Hints) -> nn.Module:
@@ -111,6 +128,21 @@ class Method(ABC, Generic[Options]):
         A group may have an `lr_scale`, a factor on the learning rate.
         """
         return [{"params": list(net.parameters())}]
+
+    def optimiser(self, net: nn.Module, lr: float, shares: Shares) -> torch.optim.Optimizer:
+        """The method's own optimiser. `shares` are those of any minibatch."""
+        raise NotImplementedError(f"the method {self.name} has no optimiser of its own")
+
+    @property
+    def rounds(self) -> int:
+        """How many times the whole course of training is gone through."""
+        return 1
+
+    def begin_round(self, net: nn.Module, number: int) -> None:
+        """Called before each epoch of a round; rounds are counted from 0."""
+
+    def after_step(self, net: nn.Module, step: int, steps: int) -> None:
+        """Called after an update: the `step`-th, from 1, of the `steps` of a round."""
 
     def diagnostics(self, net: nn.Module) -> dict[str, float]:
         """Further figures for the log, too dear to compute at every step."""
@@ -130,9 +162,14 @@ class Method(ABC, Generic[Options]):
 
         return network
 
+    def members(self, net: nn.Module) -> int:
+        """How many networks are kept; a draw is of number `seed % members`."""
+        del net
+        return 1
+
     @property
     def draws_differ(self) -> bool:
-        """Whether two draws are two different networks."""
+        """Whether two draws of the same member are two different networks."""
         return True
 
     @abstractmethod

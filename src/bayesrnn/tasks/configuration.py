@@ -131,8 +131,12 @@ def resolve(
         choices = item.metadata["choices"]
         if choices and values.setdefault(name, item.default) not in choices:
             raise ConfigError(f"{flag(name)} is {values[name]!r}; there are: {', '.join(choices)}")
-    defaults = defaults_for(values)
+    method = METHODS[values["method"]]
+    defaults = defaults_for({**values, "method": method.trains_like(options)})
     by_recipe = dict(defaults.values)
+    if method.own_optimiser:
+        by_recipe["optimizer"] = method.name
+        _require_own_optimiser(values, method.name)
     optimizer = values.get("optimizer", by_recipe["optimizer"])
     if str(optimizer).lower() != by_recipe["optimizer"]:
         by_recipe["lr"] = default_lr(optimizer)  # the recipe's is for the recipe's optimiser
@@ -141,7 +145,7 @@ def resolve(
             values.setdefault(name, by_recipe[name])
     values["options"] = asdict(method_options(values["method"], options, defaults.options))
     if values["kl_weighting"] != known["kl_weighting"].default:
-        _require_kl(values["method"], values["kl_weighting"])
+        _require_kl(values)
     return config_type(**values)
 
 
@@ -171,10 +175,20 @@ def file_entries(
     return values, dict(options)
 
 
-def _require_kl(method: str, weighting: str) -> None:
-    have = option_owners("kl_weight")
-    if method not in have:
+def _require_kl(values: Mapping[str, Any]) -> None:
+    if "kl_weight" not in values["options"]:
+        have = option_owners("kl_weight")
         raise ConfigError(
-            f"--kl-weighting is {weighting}, but the method {method} has no KL divergence; leave "
-            f"it out, or give a --method that has one: {', '.join(have)}"
+            f"--kl-weighting is {values['kl_weighting']}, but the method {values['method']} has no "
+            f"KL divergence that it could spread; leave it out, or give a --method that has one: "
+            f"{', '.join(have)}"
+        )
+
+
+def _require_own_optimiser(values: Mapping[str, Any], method: str) -> None:
+    if values.get("optimizer", method) != method or values.get("weight_decay"):
+        name = "weight_decay" if values.get("weight_decay") else "optimizer"
+        raise ConfigError(
+            f"{flag(name)} is {values[name]}, but how the weights are updated is what the method "
+            f"{method} is about; leave it out"
         )

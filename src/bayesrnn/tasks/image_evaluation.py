@@ -2,7 +2,12 @@
 
 from dataclasses import asdict
 
-from bayesrnn.evaluation import classification, example_minibatches, likelihood_bound
+from bayesrnn.evaluation import (
+    classification,
+    example_minibatches,
+    likelihood_bound,
+    networks_to_read,
+)
 from bayesrnn.methods import Bounded
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
@@ -19,7 +24,8 @@ def evaluate_images(
 
     def averaged(draws: int) -> Row:
         generator = seeded(seed)
-        with progress_bar(max(draws, 1) * len(data), " images", "evaluating") as bar:
+        networks = networks_to_read(trained.method, trained.net, draws)
+        with progress_bar(networks * len(data), " images", "evaluating") as bar:
             found = classification(
                 *(trained.method, trained.net, data.images, data.labels, draws, generator),
                 bar.update,

@@ -81,8 +81,13 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
     ) -> nn.Module:
         """A recurrent network between words and words."""
         module = _network(config, files)
-        module.initialise(config.init or None, streams["init"])
-        return method.build(module, HINTS)
+
+        def initialise(model: nn.Module, generator: torch.Generator) -> None:
+            assert isinstance(model, LanguageModel)
+            model.initialise(config.init or None, generator)
+
+        initialise(module, streams["init"])
+        return method.build(module, replace(HINTS, initialise=initialise))
 
     def problem(
         self,

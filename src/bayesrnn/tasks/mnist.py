@@ -22,7 +22,13 @@ from bayesrnn.tasks.runs import RunArguments, Task, TrainedRun, load_network, tr
 _PIXELS = {"mnist": 28 * 28, "digits": 8 * 8}
 _CLASSES = 10
 
-HINTS = Hints(sigma_init={"*": absolute(0.02)})
+
+def _initialise(module: nn.Module, generator: torch.Generator) -> None:
+    assert isinstance(module, MLP)
+    module.initialise(generator)
+
+
+HINTS = Hints(sigma_init={"*": absolute(0.02)}, initialise=_initialise)
 
 _RECIPE = Recipe(
     epochs=20, hold_epochs=10, decay=0.8, lr=1e-3, clip=5.0, batch_size=128, optimizer="adam"
@@ -87,7 +93,7 @@ class MnistTask(Task[MnistConfig, Images]):
     ) -> nn.Module:
         """A network between pixels and classes."""
         module = MLP(_PIXELS[config.images], _CLASSES, config.hidden, config.layers)
-        module.initialise(streams["init"])
+        _initialise(module, streams["init"])
         return method.build(module, HINTS)
 
     def problem(

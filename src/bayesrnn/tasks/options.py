@@ -97,7 +97,7 @@ def method_options(method: str, values: Mapping[str, Any], recipe: Mapping[str, 
 
     An option that only other methods have is an error, not silence.
     """
-    options_type = METHODS[method].options_type
+    options_type = METHODS[method].options_for(values)
     own = [item.name for item in fields(options_type)]
     for name in values:
         if name not in own:

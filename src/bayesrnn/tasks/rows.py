@@ -29,11 +29,14 @@ def inference_rows(
 ) -> list[Row]:
     """The mean weights or an average over draws; all there is for a method that gives a bound.
 
-    `averaged` gives the figures of the mean weights (0) or averaged over so many draws.
+    `averaged` gives the figures of the mean weights (0) or averaged over so many draws. Where a
+    method keeps several networks, one of them is not what it is about: all are averaged as well.
     """
     method = trained.method
     if not isinstance(method, Bounded):
-        return [_averaged_row(samples, averaged, "")]
+        members = method.members(trained.net)
+        wanted = [samples] if samples or members == 1 else [0, members]
+        return [_averaged_row(draws, averaged, "") for draws in wanted]
     draws = samples or DEFAULT_SAMPLES
     label = "sharpened bound, NLL + KL"
     return [

@@ -23,6 +23,7 @@ from bayesrnn.training import (
     Schedule,
     Trainer,
     make_optimiser,
+    minibatch_shares,
 )
 
 #: Options that may change when a run is resumed.
@@ -136,12 +137,12 @@ def make_trainer(
     streams = RandomStreams(config.seed)
     method = make_method(config, streams)
     net = task.build(config, task.files(data), method, streams).to(device)
-    groups = method.parameter_groups(net)
+    problem = task.problem(config, data, method, net, device)
     return Trainer(
         net,
         method,
-        task.problem(config, data, method, net, device),
-        make_optimiser(config.optimizer, groups, config.lr, config.weight_decay),
+        problem,
+        _optimiser(config, method, net, problem),
         LoopSettings(
             config.epochs,
             Schedule(config.lr, config.hold_epochs, config.decay),
@@ -156,10 +157,21 @@ def make_trainer(
     )
 
 
+def _optimiser(
+    config: TrainingConfig, method: Method[Any], net: nn.Module, problem: Problem
+) -> torch.optim.Optimizer:
+    if method.own_optimiser:
+        batches = problem.minibatches(0)
+        shares = minibatch_shares("uniform", 0, len(batches), batches.sequences)
+        return method.optimiser(net, config.lr, shares)
+    groups = method.parameter_groups(net)
+    return make_optimiser(config.optimizer, groups, config.lr, config.weight_decay)
+
+
 def make_method(config: TrainingConfig, streams: RandomStreams) -> Method[Any]:
     """The method that a configuration names, with its options."""
     method_type = METHODS[config.method]
-    return method_type(method_type.options_type(**config.options), streams)
+    return method_type(method_type.options_for(config.options)(**config.options), streams)
 
 
 @dataclass(frozen=True)

@@ -1,6 +1,11 @@
 """How probable a language model finds a text."""
 
-from bayesrnn.evaluation import likelihood, likelihood_bound, text_minibatches
+from bayesrnn.evaluation import (
+    likelihood,
+    likelihood_bound,
+    networks_to_read,
+    text_minibatches,
+)
 from bayesrnn.methods import Bounded
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
@@ -26,7 +31,8 @@ def evaluate_text(
 
     def averaged(draws: int) -> Row:
         generator = seeded(seed)
-        with progress_bar(max(draws, 1) * (len(text) - 1), " words", "evaluating") as bar:
+        networks = networks_to_read(trained.method, trained.net, draws)
+        with progress_bar(networks * (len(text) - 1), " words", "evaluating") as bar:
             found = likelihood(
                 *(trained.method, trained.net, text, draws, generator, streams, unroll),
                 bar.update,

@@ -6,7 +6,7 @@ from bayesrnn.training.loop import LoopSettings, Problem, Trainer
 from bayesrnn.training.memory import keep_freed_memory
 from bayesrnn.training.optimisation import Schedule, default_lr, make_optimiser
 from bayesrnn.training.run_directory import RunDirectory
-from bayesrnn.training.weighting import WEIGHTINGS, kl_weight
+from bayesrnn.training.weighting import WEIGHTINGS, minibatch_shares
 
 __all__ = [
     "WEIGHTINGS",
@@ -20,6 +20,6 @@ __all__ = [
     "Trainer",
     "default_lr",
     "keep_freed_memory",
-    "kl_weight",
     "make_optimiser",
+    "minibatch_shares",
 ]

@@ -12,14 +12,14 @@ from torch.utils._pytree import tree_map_only
 
 from bayesrnn.data import Batch
 from bayesrnn.errors import CheckpointError, ConfigError, TrainingDivergedError
-from bayesrnn.methods import Method, Objective, Shares
+from bayesrnn.methods import Method, Objective
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
 from bayesrnn.training.interrupts import Interrupted, StopWish, stop_wish
 from bayesrnn.training.optimisation import Schedule, clipped_step, gradient_norms
 from bayesrnn.training.run_directory import RunDirectory
-from bayesrnn.training.weighting import kl_weight
+from bayesrnn.training.weighting import minibatch_shares
 
 
 class Minibatches(Protocol):
@@ -76,7 +76,7 @@ LINE_SECONDS = 60
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """What the loop itself needs to know."""
+    """What the loop itself needs to know; the epochs and the schedule are those of one round."""
 
     epochs: int
     schedule: Schedule
@@ -135,19 +135,37 @@ class Trainer:
 
     def train(self) -> None:
         """Train to the last epoch, from wherever `position` is."""
-        position, settings = self.position, self.settings
-        total = settings.epochs * len(self.batches) * self.items_per_batch
+        position = self.position
+        total = self.epochs * len(self.batches) * self.items_per_batch
         done = position.step * self.items_per_batch
         unit = f" {self.problem.unit}s"
         with stop_wish() as wish, progress_bar(total, unit, "training", done) as bar:
-            while position.epoch < settings.epochs:
+            while position.epoch < self.epochs:
                 self.batches = self.problem.minibatches(position.epoch)
+                self._begin_round()
                 self._train_epoch(wish, bar)
                 self._finish_epoch()
 
+    @property
+    def epochs(self) -> int:
+        """The epochs of all rounds."""
+        return self.settings.epochs * self.method.rounds
+
+    def _begin_round(self) -> None:
+        """Tell the method which round it is.
+
+        Between two rounds the network goes back to the best epoch of the one that is over.
+        """
+        position = self.position
+        number, epoch = divmod(position.epoch, self.settings.epochs)
+        if number and not epoch and not position.minibatch:
+            self.net.load_state_dict(self.store.load_model("best").model)
+            position.best = None
+        self.method.begin_round(self.net, number)
+
     def _train_epoch(self, wish: StopWish, bar: Any) -> None:
         position = self.position
-        lr = self.settings.schedule.at(position.epoch)
+        lr = self.settings.schedule.at(position.epoch % self.settings.epochs)
         for group in self.optimiser.param_groups:
             group["lr"] = lr * group.get("lr_scale", 1.0)
         last_save = last_log = last_line = time.monotonic()
@@ -188,8 +206,8 @@ class Trainer:
         """One update of the weights."""
         position, batches = self.position, self.batches
         objective = self.problem.objective(batches[position.minibatch], position.state)
-        weight = kl_weight(self.settings.kl_weighting, position.minibatch, len(batches))
-        shares = Shares(epoch=weight / batches.sequences, minibatch=1 / batches.sequences)
+        weighting = self.settings.kl_weighting
+        shares = minibatch_shares(weighting, position.minibatch, len(batches), batches.sequences)
         loss = self.method.loss(self.net, objective, shares)
         total, terms = loss.total, loss.terms
         total.backward()  # type: ignore[no-untyped-call]
@@ -209,6 +227,8 @@ class Trainer:
         position.epoch_nll += shown
         position.minibatch += 1
         position.step += 1
+        steps = self.settings.epochs * len(batches)
+        self.method.after_step(self.net, (position.step - 1) % steps + 1, steps)
         return StepFigures(shown, terms, norms[0])
 
     def _finish_epoch(self) -> None:
@@ -226,7 +246,7 @@ class Trainer:
             **{f"valid_{name}": value for name, value in valid.items()},
         )
         say(
-            f"epoch {position.epoch}/{self.settings.epochs}  train {_shown(train)}"
+            f"epoch {position.epoch}/{self.epochs}  train {_shown(train)}"
             f"  validation {_shown({measure: valid[measure]})}{'  (best so far)' if best else ''}"
         )
         self.save(best)
@@ -238,6 +258,7 @@ class Trainer:
             "optimiser": self.optimiser.state_dict(),
             "streams": self.streams.state(),
             "method": self.method.state(),
+            "round_epochs": self.settings.epochs,
             "metrics_size": self.run.metrics.size(),
             "fingerprint": self.fingerprint,
         }
@@ -252,6 +273,12 @@ class Trainer:
                 raise ConfigError(
                     f"the training data is not what {self.run.path} was started with; "
                     "give back the same data, or start a new run with another --out"
+                )
+            before = state.get("round_epochs", self.settings.epochs)
+            if self.method.rounds > 1 and before != self.settings.epochs:
+                raise ConfigError(
+                    f"--epochs is {self.settings.epochs}, but the run was started with {before} "
+                    "for each of its rounds, which come one after the other; leave it out"
                 )
             self.net.load_state_dict(checkpoint.model)
             self.optimiser.load_state_dict(state["optimiser"])
@@ -287,7 +314,7 @@ class Trainer:
         )
         done = max(self.position.minibatch, 1) * self.batches.steps
         figures = _shown(self.problem.figures(self.position.epoch_nll / done))
-        epoch = f"epoch {self.position.epoch + 1}/{self.settings.epochs}"
+        epoch = f"epoch {self.position.epoch + 1}/{self.epochs}"
         return f"{epoch} {figures}{others} gradient {norm:.1f}"
 
 

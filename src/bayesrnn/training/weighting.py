@@ -2,6 +2,8 @@
 
 from typing import Final
 
+from bayesrnn.methods import Shares
+
 WEIGHTINGS: Final = ("uniform", "geometric")
 
 
@@ -15,3 +17,9 @@ def kl_weight(weighting: str, number: int, count: int) -> float:
         return 1 / count
     # Divided by 2^M above and below, which for hundreds of minibatches is no number any more.
     return float(2.0 ** -(number + 1) / (1 - 2.0**-count))
+
+
+def minibatch_shares(weighting: str, number: int, count: int, sequences: int) -> Shares:
+    """What minibatch `number` of `count`, whose loss is the mean over `sequences`, is charged."""
+    weight = kl_weight(weighting, number, count)
+    return Shares(epoch=weight / sequences, minibatch=1 / sequences)
