@@ -447,12 +447,21 @@ def run_bench(
     pruned: Annotated[
         bool, tyro.conf.arg(help="measure inference with pruned networks instead, against dense")
     ] = False,
+    methods: Annotated[
+        str,
+        tyro.conf.arg(
+            metavar="NAME,NAME,...", help="measure only these, beside plain", help_behavior_hint=""
+        ),
+    ] = "",
 ) -> None:
     """Measure training speed and memory of the methods against plain training.
 
-    bayesrnn bench --json bench.json
+    bayesrnn bench --methods bbb,variational-dropout --json bench.json
     """
-    result = bench_pruned(steps, threads) if pruned else bench(steps, threads)
+    if pruned and methods:
+        raise ConfigError("--methods is for training; --pruned measures pruned networks, leave it")
+    names = [name.strip() for name in methods.split(",") if name.strip()]
+    result = bench_pruned(steps, threads) if pruned else bench(steps, threads, names)
     if json is not None:
         write_json(result, json)
 

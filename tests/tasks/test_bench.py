@@ -6,7 +6,7 @@ import torch
 from tqdm import tqdm
 
 from bayesrnn.cli import main
-from bayesrnn.errors import ConfigError
+from bayesrnn.errors import ConfigError, MissingExtraError
 from bayesrnn.methods import METHODS
 from bayesrnn.tasks import bench as module
 from bayesrnn.tasks import bench_pruned as pruned
@@ -49,6 +49,28 @@ def test_json_has_one_entry_per_method(small_bench, tmp_path, capsys):
     found = json.loads((tmp_path / "bench.json").read_text())
     assert set(found) == set(METHODS)
     assert {"ratio", "memory_ratio"} <= set(found["bbb"])
+
+
+def test_only_the_methods_that_are_named_beside_plain(small_bench, capsys):
+    assert main(["bench", "--steps", "2", "--methods", "bbb, dropout"]) == 0
+    assert set(small_bench) == {"plain", "dropout", "bbb"}
+    assert main(["bench", "--methods", "bbbb"]) == 1
+    assert "--methods has bbbb; there are: plain, " in capsys.readouterr().err
+    assert main(["bench", "--pruned", "--methods", "bbb"]) == 1
+    assert "--methods is for training" in capsys.readouterr().err
+
+
+def test_a_method_whose_extra_is_missing_is_left_out(small_bench, monkeypatch, capsys):
+    pretended = module.make_step
+
+    def make_step(name, folder):
+        if name == "dropout":
+            raise MissingExtraError("it needs an extra")
+        return pretended(name, folder)
+
+    monkeypatch.setattr(module, "make_step", make_step)
+    assert set(bench(2)) == set(METHODS) - {"dropout"}
+    assert "dropout is left out: it needs an extra" in capsys.readouterr().err
 
 
 def test_too_few_steps_are_refused():

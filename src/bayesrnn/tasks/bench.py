@@ -5,16 +5,16 @@ import statistics
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from bayesrnn.data import Corpus, Vocabulary
-from bayesrnn.errors import ConfigError
+from bayesrnn.errors import ConfigError, MissingExtraError
 from bayesrnn.methods import METHODS
-from bayesrnn.progress import progress_bar
+from bayesrnn.progress import progress_bar, say
 from bayesrnn.tasks.language_model import LanguageModelTask
 from bayesrnn.tasks.rivals import RIVALS, installed_rivals
 from bayesrnn.tasks.runs import make_trainer
@@ -25,19 +25,23 @@ VOCABULARY, BATCH, UNROLL = 10_000, 20, 35
 Step = Callable[[], object]
 
 
-def bench(steps: int, threads: int | None = None) -> dict[str, dict[str, float]]:
+def bench(
+    steps: int, threads: int | None = None, methods: Sequence[str] = ()
+) -> dict[str, dict[str, float]]:
     """Time and memory of a training step at medium size, as ratios to `plain`.
 
     Methods take turns, so that a busy moment of the machine hits all alike. A turn is two steps:
     methods may share work between two minibatches. The median turn counts. Memory is what a
     process needs at its peak beyond what it had before the network was made.
+
+    methods: which of them, beside `plain`; all that are installed, if none is named.
     """
     if steps < 2:
         raise ConfigError(f"--steps is {steps}; it has to be 2 or more")
     if threads is not None:
         torch.set_num_threads(threads)
-    names = [*METHODS, *installed_rivals()]
-    seconds = _measure_seconds(names, max(1, steps // 2))
+    seconds = _measure_seconds(_names(methods), max(1, steps // 2))
+    names = list(seconds)
     memory = _peak_memories(names)
     result = {
         name: {
@@ -52,11 +56,24 @@ def bench(steps: int, threads: int | None = None) -> dict[str, dict[str, float]]
     return result
 
 
+def _names(wanted: Sequence[str]) -> list[str]:
+    there = [*METHODS, *installed_rivals()]
+    unknown = [name for name in wanted if name not in there]
+    if unknown:
+        raise ConfigError(f"--methods has {', '.join(unknown)}; there are: {', '.join(there)}")
+    return [name for name in there if not wanted or name in ("plain", *wanted)]
+
+
 def _measure_seconds(names: list[str], turns: int) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        runners = {name: make_step(name, Path(folder) / name) for name in names}
-        times: dict[str, list[float]] = {name: [] for name in names}
-        with progress_bar((turns + 1) * len(names), " turns", "measuring") as bar:
+        runners: dict[str, Step] = {}
+        for name in names:
+            try:
+                runners[name] = make_step(name, Path(folder) / name)
+            except MissingExtraError as error:
+                say(f"{name} is left out: {error}")
+        times: dict[str, list[float]] = {name: [] for name in runners}
+        with progress_bar((turns + 1) * len(runners), " turns", "measuring") as bar:
             for turn in range(turns + 1):
                 for name, step in runners.items():
                     if name in RIVALS and turn > 1:
@@ -123,10 +140,10 @@ def _print(result: dict[str, dict[str, Any]], steps: int) -> None:
         f"training at medium size (2x650, {VOCABULARY:,} words, {BATCH} sequences of {UNROLL}), "
         f"{torch.get_num_threads()} threads, median of {steps} interleaved steps"
     )
-    print(f"{'':16}{'speed':>8}{'memory':>8}{'s/step':>9}{'MB':>7}")
+    print(f"{'':20}{'speed':>8}{'memory':>8}{'s/step':>9}{'MB':>7}")
     for name, row in result.items():
         print(
-            f"{name:16}{row['ratio']:7.2f}x{row['memory_ratio']:7.2f}x"
+            f"{name:20}{row['ratio']:7.2f}x{row['memory_ratio']:7.2f}x"
             f"{row['seconds']:9.3f}{row['megabytes']:7.0f}"
         )
     for name in result:
