@@ -17,7 +17,7 @@ TINY = (
     *("--device", "cpu", "--threads", "1"),
 )
 
-METHODS = ("plain", "dropout", "bbb", "sharpened")
+METHODS = ("plain", "dropout", "bbb", "sharpened", "sgld", "psgld", "ivon", "ensemble")
 
 
 @pytest.fixture(scope="session")
@@ -36,6 +36,7 @@ def runs(tiny_text, tmp_path_factory):
     for method in METHODS:
         options = ["--method", method, "--epochs", "1", "--out", str(folder / method)]
         options += ["--dropout", "0.3"] if method == "dropout" else []
+        options += ["--members", "2"] if method == "ensemble" else []
         options += ["--vocabulary-limit", "800"]
         assert main(["train", "lm", "--corpus", str(tiny_text), *TINY, *options]) == 0
     return folder

@@ -17,7 +17,7 @@ from bayesrnn.tasks.prune import kept_quality
 
 from .conftest import METHODS
 
-POSTERIOR = ("bbb", "sharpened")
+POSTERIOR = ("bbb", "sharpened", "ivon")
 ORDERS = {m: ["signal-to-noise"] * (m in POSTERIOR) + ["magnitude", "random"] for m in METHODS}
 
 

@@ -155,7 +155,8 @@ def test_the_generator_decides_and_the_global_one_is_left_alone():
             for seed in (0, 0, 1)
         ]
         assert runs[0] == runs[1]
-        assert (runs[0] == runs[2]) == (name == "plain")
+        # With as many draws as networks are kept, all of them are read whatever the seed.
+        assert (runs[0] == runs[2]) == (not method.draws_differ and method.members(net) <= 2)
         # Without a generator the result is still reproducible.
         default = [likelihood(method, net, text(15), 2).nll for _ in range(2)]
         assert default[0] == default[1]

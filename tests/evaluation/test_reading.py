@@ -122,10 +122,13 @@ def test_information_is_never_negative_and_zero_for_one_draw(name):
     for way in ways[:2]:
         assert (found[way][0].information == 0).all()
     several = found[Way(6)][0].information
-    if name == "plain":
+    if not draws.differing(6):  # plain; and those that keep networks, before they have any
+        assert name in ("plain", "sgld", "psgld", "ensemble")
         assert (several == 0).all()
     else:
-        assert (several > 1e-4).all()
+        # Before the first word the state is zero: what is dropped of the recurrent weights alone
+        # does not matter yet.
+        assert (several[name == "dropconnect" :] > 1e-4).all()
 
 
 def test_networks_that_agree_have_no_information_whatever_rounding_says():

@@ -1,5 +1,6 @@
 """What the training loop, checkpoints and evaluation rely on, for every method in the registry."""
 
+import copy
 import dataclasses
 
 import pytest
@@ -47,6 +48,7 @@ def test_an_option_is_a_field_with_help():
 def test_a_step_of_training(make_method, make_model, objective, cell, tied):
     method = make_method()
     net = method.build(make_model(cell=cell, tied=tied), HINTS)
+    optimiser = make_optimiser(method, net)
     net.eval()  # as an evaluation would leave it
     before = {name: value.detach().clone() for name, value in net.named_parameters()}
     loss = method.loss(net, objective, SHARES)
@@ -56,14 +58,16 @@ def test_a_step_of_training(make_method, make_model, objective, cell, tied):
     assert all(isinstance(value, float) for value in loss.terms.values())
     assert loss.total.item() == pytest.approx(sum(loss.terms.values()), rel=1e-5)
     loss.total.backward()
-    make_optimiser(method, net).step()
+    optimiser.step()
     for name, value in net.named_parameters():
-        assert torch.equal(value, before[name]) == (not value.requires_grad), name
+        is_learnt = value.requires_grad and (method.rounds == 1 or "members.0." in name)
+        assert torch.equal(value, before[name]) == (not is_learnt), name
 
 
 def test_the_state_to_carry_on_is_that_of_the_objective(make_method, make_model, objective):
     method = make_method()
     net = method.build(make_model(), HINTS)
+    make_optimiser(method, net)
     seen = []
 
     def recorded(network):
@@ -84,26 +88,32 @@ def test_the_mean_network_is_one_and_the_same(make_method, make_model, words):
     assert torch.equal(make_model().eval()(words, None)[0], first)
 
 
-def test_a_drawn_network_comes_from_its_generator(make_method, make_model, words):
+def test_a_drawn_network_comes_from_its_seed(make_method, make_model, words):
     method = make_method()
     net = method.build(make_model(), HINTS)
 
     def drawn(seed):
-        return method.sample(net, torch.Generator().manual_seed(seed))(words, None)[0]
+        return method.draw(net, seed)(words, None)[0]
 
     with torch.no_grad():
         before = torch.get_rng_state()
         assert torch.equal(drawn(1), drawn(1))
         assert torch.equal(torch.get_rng_state(), before)
-        assert torch.equal(drawn(1), drawn(2)) == (method.name == "plain")
+        is_one = method.members(net) == 1 and not method.draws_differ
+        assert torch.equal(drawn(1), drawn(2)) == is_one
         mean = method.mean(net)(words, None)[0]
-        assert torch.equal(drawn(1), mean) == (method.name == "plain")
+        assert torch.equal(drawn(1), mean) == is_one
         # After a draw the mean is again the mean.
         assert torch.equal(method.mean(net)(words, None)[0], mean)
 
 
 def make_optimiser(method, net, lr=0.05):
-    """Plain gradient descent on the method's groups of parameters, as the training loop has it."""
+    """Plain gradient descent on the method's groups of parameters, as the training loop has it.
+
+    Or the optimiser that is the method's own.
+    """
+    if method.own_optimiser:
+        return method.optimiser(net, lr, SHARES)
     groups = method.parameter_groups(net)
     for group in groups:
         group["lr"] = lr * group.get("lr_scale", 1.0)
@@ -145,6 +155,7 @@ def test_training_goes_on_as_if_never_interrupted(make_method, make_model, objec
     saved = net.state_dict()
     saved = {name: value.clone() for name, value in saved.items()}
     streams, state = method.streams.state(), method.state()
+    rest = copy.deepcopy(optimiser.state_dict())
     expected = train(method, net, optimiser, objective, 4)
 
     resumed = make_method()
@@ -153,6 +164,7 @@ def test_training_goes_on_as_if_never_interrupted(make_method, make_model, objec
     resumed.streams.restore(streams)
     resumed.restore(state)
     optimiser = make_optimiser(resumed, other)
+    optimiser.load_state_dict(rest)
     assert train(resumed, other, optimiser, objective, 4) == expected
     for name, value in net.state_dict().items():
         assert torch.equal(value, other.state_dict()[name])
@@ -162,9 +174,10 @@ def test_the_seed_decides(make_method, make_model, objective):
     def losses(seed):
         method = make_method(seed)
         net = method.build(make_model(), HINTS)
+        make_optimiser(method, net)
         torch.randn(3)  # torch's own generator has no part in it
         return [method.loss(net, objective, SHARES).total.item() for _ in range(3)]
 
     assert losses(0) == losses(0)
-    if make_method().name != "plain":
+    if make_method().draws_differ:
         assert losses(0) != losses(1)

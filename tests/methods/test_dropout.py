@@ -32,7 +32,7 @@ def test_units_are_dropped_at_the_rate():
     method = make_method(0.3)
     net = method.build(nn.Dropout(0.0), Hints())
     ones = torch.ones(100_000)
-    dropped = method.sample(net, torch.Generator().manual_seed(0))(ones)
+    dropped = method.draw(net, 0)(ones)
     share = (dropped == 0).double().mean().item()
     assert abs(share - 0.3) < 5 * math.sqrt(0.3 * 0.7 / 1e5)
     kept = dropped[dropped != 0]
@@ -71,15 +71,15 @@ def test_the_global_generator_is_left_alone(make_model, objective, words):
     net = method.build(make_model(), Hints())
     before = torch.get_rng_state()
     method.loss(net, objective, 1.0)
-    method.sample(net, torch.Generator().manual_seed(1))(words, None)
+    method.draw(net, 1)(words, None)
     assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_a_drawn_network_draws_new_masks_at_each_call(make_model, words):
     method = make_method()
     net = method.build(make_model(), Hints())
-    drawn = method.sample(net, torch.Generator().manual_seed(1))
-    again = method.sample(net, torch.Generator().manual_seed(1))
+    drawn = method.draw(net, 1)
+    again = method.draw(net, 1)
     first, second = drawn(words, None)[0], drawn(words, None)[0]
     assert not torch.equal(first, second)
     assert torch.equal(again(words, None)[0], first)
@@ -91,9 +91,8 @@ def test_drawn_networks_average_to_the_mean_where_the_network_is_linear():
     method = make_method(0.5)
     net = method.build(nn.Sequential(nn.Dropout(0.0), nn.Linear(4, 3)), Hints())
     x = torch.randn(1, 4)
-    generator = torch.Generator().manual_seed(0)
     with torch.no_grad():
-        draws = torch.cat([method.sample(net, generator)(x) for _ in range(1000)])
+        draws = torch.cat([method.draw(net, seed)(x) for seed in range(1000)])
         error = draws.std(0) / math.sqrt(len(draws))
         assert ((draws.mean(0) - method.mean(net)(x)[0]).abs() < 5 * error).all()
 

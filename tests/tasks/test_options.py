@@ -187,7 +187,7 @@ def test_none_is_refused_where_a_value_is_needed():
 @pytest.mark.parametrize("method", METHODS)
 def test_only_methods_with_a_kl_can_weight_it(method):
     given = {"method": method, "kl_weighting": "geometric"}
-    if method in ("bbb", "sharpened"):
+    if method in ("bbb", "sharpened", "variational-dropout"):
         assert resolve_language_model(given).kl_weighting == "geometric"
     else:
         with pytest.raises(ConfigError, match=f"--kl-weighting .* {method} .*: bbb, sharpened"):

@@ -53,6 +53,7 @@ def store(tmp_path: Path) -> CheckpointStore:
 def test_round_trip(store: CheckpointStore) -> None:
     assert store.exists()
     assert store.steps() == [1, 2]
+    assert (store.step(), store.step("best")) == (2, 1)
     assert value_of(store.load()) == 2
     assert value_of(store.load("best")) == 1
     assert value_of(store.load("1")) == 1

@@ -50,7 +50,7 @@ class Recording(Method[None]):
     def __init__(self, streams, noise=0.0):
         super().__init__(None, streams)
         self.noise, self.shares, self.calls = noise, [], 0
-        self.kl, self.seen_kl, self.known_norm = 0.0, 0.0, None
+        self.kl, self.seen_kl, self.known_norm, self.group = 0.0, 0.0, None, 0
         #: What else is added to the loss, by the number of the call.
         self.extra = {}
 
@@ -66,7 +66,8 @@ class Recording(Method[None]):
         if self.calls in self.extra:
             total = total + self.extra[self.calls](net)
         terms = {"nll": nll.item(), "kl": self.kl}
-        return MinibatchLoss(total, state, terms, lambda: self.known_norm, self.seen_kl)
+        known = self.known_norm
+        return MinibatchLoss(total, state, terms, lambda: known, self.seen_kl, self.group)
 
     def parameter_groups(self, net):
         return [{"params": [net.first]}, {"params": [net.second], "lr_scale": LR_SCALE}]
@@ -210,6 +211,16 @@ def test_a_norm_that_the_method_knows_is_taken_for_the_first_group(make_trainer)
     assert trainer.run.metrics.read()[0]["gradient_norm"] == 1000.0
 
 
+def test_the_method_says_which_group_its_norm_is_of(make_trainer):
+    trainer = make_trainer(Recorder(count=1), epochs=1, clip=1.0, log_every=1)
+    second = trainer.net.second.detach().clone()
+    trainer.method.known_norm, trainer.method.group = 1000.0, 1
+    trainer.train()
+    moved = (second - trainer.net.second.detach()).norm().item()
+    assert moved == pytest.approx(0.1 * LR_SCALE / 1000, rel=1e-5)
+    assert trainer.run.metrics.read()[0]["gradient_norm"] == 1000.0
+
+
 def test_minibatches_of_each_epoch_in_order(make_trainer):
     problem = Recorder(count=3)
     make_trainer(problem, epochs=3).train()
@@ -251,6 +262,15 @@ def test_the_best_epoch_is_the_one_with_the_lowest_measure(make_trainer):
     assert torch.equal(best.model["first"], kept[6])
     assert torch.equal(last.model["first"], kept[12])
     assert trainer.position.best == 0.2
+
+
+def test_an_epoch_with_more_kept_networks_is_better_whatever_its_measure(make_trainer):
+    problem = Recorder(count=1, errors={0: 0.1, 1: 0.5, 2: 0.4, 3: 0.45})
+    trainer = make_trainer(problem, epochs=4)
+    trainer.method.members = lambda net: 1 if problem.epochs[-1] == 0 else 3
+    trainer.train()
+    assert CheckpointStore(trainer.run.path).load("best").step == 3
+    assert (trainer.position.best, trainer.position.best_members) == (0.4, 3)
 
 
 def test_a_best_of_zero_is_a_best(make_trainer):

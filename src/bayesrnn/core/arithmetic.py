@@ -20,6 +20,16 @@ class Sums(NamedTuple):
     loc2: float
 
 
+class LangevinStep(NamedTuple):
+    """The numbers of a step of Langevin dynamics; see `langevin`."""
+
+    rate: float
+    pull: float
+    noise: float
+    memory: float
+    damping: float
+
+
 def softplus(rho: Tensor) -> Tensor:
     """log(1 + exp(rho)).
 
@@ -119,6 +129,29 @@ def sharpen_gradient(
         by_shift = (slope * eta[rows]).mul_(kl_scale).sub_(by_theta[rows])
         torch.mul(slope, by_shift, out=by_eta[rows])
     return by_eta
+
+
+def langevin(
+    theta: Tensor, g: Tensor, squares: Tensor | None, step: LangevinStep, eps: Tensor | None
+) -> None:
+    """In place, theta -= rate * G * (g + pull * theta) - noise * sqrt(G) * eps.
+
+    G is 1; or, where there are `squares`, 1 / (damping + sqrt(squares)), after squares, the running
+    mean of g^2, has moved by 1 - memory towards g^2.
+    """
+    for rows in row_blocks(theta):
+        drift = torch.add(g[rows], theta[rows], alpha=step.pull)
+        spread = None if eps is None else eps[rows] * step.noise
+        if squares is not None:
+            part = squares[rows]
+            part.mul_(step.memory).addcmul_(g[rows], g[rows], value=1 - step.memory)
+            scale = part.sqrt().add_(step.damping).reciprocal_()
+            drift.mul_(scale)
+            if spread is not None:
+                spread.mul_(scale.sqrt_())
+        theta[rows].sub_(drift, alpha=step.rate)
+        if spread is not None:
+            theta[rows].add_(spread)
 
 
 def sum_of_squares(tensor: Tensor) -> float:

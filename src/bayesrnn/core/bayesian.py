@@ -6,9 +6,9 @@ from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from bayesrnn.core.arithmetic import inverse_softplus, softplus
+from bayesrnn.core.functional import run_with
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
 from bayesrnn.core.posterior import Charge, draw
 from bayesrnn.core.priors import Prior, ScaleMixture
@@ -226,14 +226,7 @@ class Bayesian(nn.Module):
                 return self.loc(*args, **kwargs)
             weights = self.sample()
         self._require_own(weights)
-        try:
-            return functional_call(self.loc, dict(weights), args, kwargs)
-        finally:
-            # torch's recurrent layers keep a list of the weights of their last call, which would
-            # hold on to the draw; let them look at their own again.
-            for layer in self.loc.modules():
-                if isinstance(layer, nn.RNNBase):
-                    layer._update_flat_weights()
+        return run_with(self.loc, weights, args, kwargs)
 
     def extra_repr(self) -> str:
         """The priors and the sharpening in use, for `print(net)`."""

@@ -1,4 +1,4 @@
-/* The inner loops of core/posterior.py, core/sharpening.py, core/noise.py and of
+/* The inner loops of core/posterior.py, core/sharpening.py, core/langevin.py, core/noise.py and of
  * evaluation/averaging.py, for float32 on the CPU.
  *
  * The formulas are those of the Python code, which stays the reference and does the work where no
@@ -357,6 +357,48 @@ void sharpen_gradient(int32_t threads, int64_t size, const float *restrict by_th
             float slope = scale * g[j];
             by_eta[j] = slope * (kl_scale * slope * eta[j] - by_theta[j]);
         }
+    }
+}
+
+/* One block of `langevin`; `scaled` is a constant where it is called, so each case is its own loop. */
+static inline __attribute__((always_inline)) void langevin_block(
+    int count, float *restrict theta, const float *restrict g, float *restrict squares,
+    const int scaled, float rate, float pull, float noise, float memory, float damping,
+    const float *restrict eps) {
+    #pragma omp simd
+    for (int j = 0; j < count; j++) {
+        float scale = 1.0f;
+        if (scaled) {
+            float square = memory * squares[j] + (1.0f - memory) * g[j] * g[j];
+            squares[j] = square;
+            scale = 1.0f / (damping + sqrtf(square));
+        }
+        float drift = rate * scale * (g[j] + pull * theta[j]);
+        theta[j] += noise * sqrtf(scale) * eps[j] - drift;
+    }
+}
+
+/* A step of Langevin dynamics in place: theta -= rate G (g + pull theta) - noise sqrt(G) eps.
+ *
+ * G is 1, or where `squares` is not NULL 1 / (damping + sqrt(squares)), after squares, the running
+ * mean of g^2, has moved by 1 - memory towards g^2. eps are the numbers that `normal` gives for this
+ * seed and stream; they are never stored. */
+void langevin(int32_t threads, int64_t size, float *restrict theta, const float *restrict g,
+              float *restrict squares, float rate, float pull, float noise, float memory,
+              float damping, uint64_t seed, uint64_t stream) {
+    int64_t blocks = (size + BLOCK - 1) / BLOCK;
+    #pragma omp parallel for schedule(dynamic, CHUNK / BLOCK) num_threads(threads)
+    for (int64_t block = 0; block < blocks; block++) {
+        int64_t i = block * BLOCK;
+        int count = size - i < BLOCK ? (int)(size - i) : BLOCK;
+        float eps[BLOCK] = {0.0f};
+        if (noise > 0.0f) normal_block(block, seed, stream, eps);
+        if (squares)
+            langevin_block(count, theta + i, g + i, squares + i, 1, rate, pull, noise, memory,
+                           damping, eps);
+        else
+            langevin_block(count, theta + i, g + i, NULL, 0, rate, pull, noise, memory, damping,
+                           eps);
     }
 }
 

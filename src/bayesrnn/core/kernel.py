@@ -20,7 +20,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bayesrnn.core.arithmetic import Sums
+from bayesrnn.core.arithmetic import LangevinStep, Sums
 
 _FLAGS = ("-O3", "-funroll-loops", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
 _NATIVE = ("-mcpu=native",) if platform.machine() in ("arm64", "aarch64") else ("-march=native",)
@@ -45,6 +45,8 @@ class Kernel:
         self._sharpen, self._sharpen_gradient = library.sharpen, library.sharpen_gradient
         self._sharpen.argtypes = (n, i, p, p, p, f, f, _Word, _Word, p)
         self._sharpen_gradient.argtypes = (n, i, p, p, p, f, f, p)
+        self._langevin = library.langevin
+        self._langevin.argtypes = (n, i, p, p, p, f, f, f, f, f, _Word, _Word)
         self._average = library.average
         self._average.argtypes = (n, i, i, p, f, p, p)
         self._sparse_product, self._sparse_rows = library.sparse_product, library.sparse_rows
@@ -52,7 +54,7 @@ class Kernel:
         self._sparse_rows.argtypes = (i, i, i, p, p, p, n, p, p)
         for function in (self._sparse_product, self._sparse_rows):
             function.restype = n
-        for function in (self._draw, self._sharpen_gradient, self._average):
+        for function in (self._draw, self._sharpen_gradient, self._langevin, self._average):
             function.restype = None
         for function in (self._gradient, self._normal, self._sum_of_squares, self._sharpen):
             function.restype = ctypes.c_double
@@ -137,6 +139,21 @@ class Kernel:
             *(scale, kl_scale, by_eta.data_ptr()),
         )
         return by_eta
+
+    def langevin(
+        self,
+        theta: Tensor,
+        g: Tensor,
+        squares: Tensor | None,
+        step: LangevinStep,
+        seed: int,
+        stream: int,
+    ) -> None:
+        """See `core.arithmetic.langevin`; the noise is what `normal` gives for seed and stream."""
+        self._langevin(
+            *(_threads(theta), theta.numel(), theta.data_ptr(), g.data_ptr()),
+            *(None if squares is None else squares.data_ptr(), *step, seed, stream),
+        )
 
     def normal(self, out: Tensor, seed: int, stream: int) -> float:
         """Fill a tensor with the standard normal numbers of a seed; gives the sum of squares."""

@@ -19,6 +19,7 @@ from torch.utils._pytree import tree_map_only
 from bayesrnn.core import total_norm
 from bayesrnn.data import Batch, evaluation_batches
 from bayesrnn.errors import ConfigError, TrainingDivergedError
+from bayesrnn.nn import never_drop
 
 #: A loss per word, in nats, from which no training comes back.
 _HOPELESS = 1e4
@@ -187,7 +188,7 @@ def _copy(module: nn.Module) -> tuple[nn.Module, dict[str, nn.Parameter]]:
     net = copy.deepcopy(module).eval()
     for layer in net.modules():
         if isinstance(layer, nn.RNNBase):
-            layer.dropout = 0.0
+            never_drop(layer)
             layer.train()
             layer.flatten_parameters()
     weights = {name: weight for name, weight in net.named_parameters() if weight.requires_grad}

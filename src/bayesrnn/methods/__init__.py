@@ -15,9 +15,16 @@ from bayesrnn.methods.base import (
     option,
 )
 from bayesrnn.methods.bbb import BayesByBackprop
+from bayesrnn.methods.dropconnect import DropConnect
 from bayesrnn.methods.dropout import Dropout
+from bayesrnn.methods.ensemble import Ensemble
+from bayesrnn.methods.gaussian_dropout import GaussianDropout
+from bayesrnn.methods.ivon import Ivon
+from bayesrnn.methods.langevin import Psgld, Sgld
+from bayesrnn.methods.naive_dropout import NaiveDropout
 from bayesrnn.methods.plain import Plain
 from bayesrnn.methods.sharpened import Sharpened
+from bayesrnn.methods.variational_dropout import VariationalDropout
 
 #: The registry: a new method is one file and one line here.
 METHODS: dict[str, type[Method[Any]]] = {
@@ -25,8 +32,16 @@ METHODS: dict[str, type[Method[Any]]] = {
     for method in (
         Plain,
         Dropout,
+        VariationalDropout,
+        NaiveDropout,
+        GaussianDropout,
+        DropConnect,
         BayesByBackprop,
         Sharpened,
+        Sgld,
+        Psgld,
+        Ivon,
+        Ensemble,
     )
 }
 

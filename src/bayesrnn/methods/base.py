@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from bayesrnn.core import Scale, draw_seed
+from bayesrnn.core import Scale
 from bayesrnn.random import RandomStreams
 
 #: Anything that is called like the module that a task made.
@@ -48,9 +48,10 @@ class MinibatchLoss(NamedTuple):
 
     seen_kl: what was paid, in full and on the scale of the nll, for a network that has seen the
         targets: no likelihood is to be shown without it.
-    gradient_norm: called after the backward pass, gives the norm of the whole gradient of the first
-        parameter group where the method knows it without looking through all gradients again, else
-        None.
+    gradient_norm: called after the backward pass, gives the norm of the whole gradient of the
+        parameter group `group` where the method knows it without looking through all gradients
+        again, else None.
+    group: the number of the parameter group whose gradient's norm is told in the log.
     """
 
     total: Tensor
@@ -58,6 +59,7 @@ class MinibatchLoss(NamedTuple):
     terms: dict[str, float]
     gradient_norm: Callable[[], float | None] = lambda: None
     seen_kl: float = 0.0
+    group: int = 0
 
 
 class Bound(NamedTuple):
@@ -76,6 +78,8 @@ class Hints:
     sigma_init: Mapping[str, Scale] = field(default_factory=dict)
     #: Gives a copy of the network weights of its own to start from.
     initialise: Callable[[nn.Module, torch.Generator], None] | None = None
+    #: Names of dropout layers whose output goes straight into a recurrent layer.
+    before_recurrent: tuple[str, ...] = ()
 
 
 def option(default: Any, help: str, choices: Collection[str] = ()) -> Any:
@@ -130,7 +134,10 @@ class Method(ABC, Generic[Options]):
         return [{"params": list(net.parameters())}]
 
     def optimiser(self, net: nn.Module, lr: float, shares: Shares) -> torch.optim.Optimizer:
-        """The method's own optimiser. `shares` are those of any minibatch."""
+        """The method's own optimiser, made before the first `loss`.
+
+        `shares` are those of any minibatch.
+        """
         raise NotImplementedError(f"the method {self.name} has no optimiser of its own")
 
     @property
@@ -175,10 +182,6 @@ class Method(ABC, Generic[Options]):
     @abstractmethod
     def draw(self, net: nn.Module, seed: int) -> Network:
         """The network that belongs to a seed, drawn from what the method knows of the weights."""
-
-    def sample(self, net: nn.Module, generator: torch.Generator) -> Network:
-        """A draw with a seed from `generator`."""
-        return self.draw(net, draw_seed(generator))
 
     def state(self) -> Any:
         """What the method must remember to continue after an interruption, beside `streams`."""

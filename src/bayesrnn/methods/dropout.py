@@ -26,8 +26,7 @@ class DropoutOptions:
     dropout: float = option(0.5, "share of the units that is dropped")
 
     def __post_init__(self) -> None:
-        if not 0 <= self.dropout < 1:
-            raise ConfigError(f"--dropout is {self.dropout:g}; it has to be at least 0 and below 1")
+        require_rate(self, "dropout")
 
 
 class Dropout(Method[DropoutOptions]):
@@ -52,10 +51,7 @@ class Dropout(Method[DropoutOptions]):
                 layer.dropout = self.options.dropout
                 found = True
         if not found:
-            raise ConfigError(
-                "the network has no place for dropout: no nn.Dropout, and no recurrent layers one "
-                "above the other"
-            )
+            raise no_place_for_dropout()
         return module
 
     def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
@@ -79,3 +75,20 @@ class Dropout(Method[DropoutOptions]):
                 return net(*args, **kwargs)
 
         return network
+
+
+def require_rate(options: Any, *names: str) -> None:
+    """Refuse shares of what is dropped that are none; one that was left out is None."""
+    for name in names:
+        rate = getattr(options, name)
+        if rate is not None and not 0 <= rate < 1:
+            flag = f"--{name.replace('_', '-')}"
+            raise ConfigError(f"{flag} is {rate:g}; it has to be at least 0 and below 1")
+
+
+def no_place_for_dropout() -> ConfigError:
+    """For a network in which nothing could be dropped."""
+    return ConfigError(
+        "the network has no place for dropout: no nn.Dropout, and no recurrent layers one above "
+        "the other"
+    )

@@ -61,11 +61,31 @@ class PosteriorOptions:
         return ScaleMixture(self.prior_pi, self.prior_sigma1, self.prior_sigma2, self.prior_per)
 
 
+AnyOptions = TypeVar("AnyOptions")
 Options = TypeVar("Options", bound=PosteriorOptions)
 
 
-class Variational(Method[Options]):
-    """A method whose network is a `Bayesian`, drawn once per minibatch."""
+class WithPosterior(Method[AnyOptions]):
+    """A method whose network is a `Bayesian`, however its posterior is learnt."""
+
+    def mean_module(self, net: nn.Module) -> nn.Module:
+        """The module with the posterior mean."""
+        assert isinstance(net, Bayesian)
+        return net.module
+
+    def draw(self, net: nn.Module, seed: int) -> Network:
+        """The network with one draw of its weights."""
+        assert isinstance(net, Bayesian)
+        weights = net.sample(noise=net.noise(seed))
+
+        def network(*args: Any, **kwargs: Any) -> Any:
+            return net.eval()(*args, weights=weights, **kwargs)
+
+        return network
+
+
+class Variational(WithPosterior[Options]):
+    """A method whose posterior is drawn once per minibatch and learnt by gradients."""
 
     def __init__(self, options: Options, streams: RandomStreams) -> None:
         super().__init__(options, streams)
@@ -89,21 +109,6 @@ class Variational(Method[Options]):
             generator=self.streams["sigma"],
             sharpening=sharpening,
         )
-
-    def mean_module(self, net: nn.Module) -> nn.Module:
-        """The module with the posterior mean."""
-        assert isinstance(net, Bayesian)
-        return net.module
-
-    def draw(self, net: nn.Module, seed: int) -> Network:
-        """The network with one draw of its weights."""
-        assert isinstance(net, Bayesian)
-        weights = net.sample(noise=net.noise(seed))
-
-        def network(*args: Any, **kwargs: Any) -> Any:
-            return net.eval()(*args, weights=weights, **kwargs)
-
-        return network
 
     def state(self) -> Any:
         """The seed of noise whose mirror image is due."""

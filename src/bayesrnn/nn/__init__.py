@@ -1,7 +1,28 @@
 """Plain deterministic networks. Nothing Bayesian."""
 
-from bayesrnn.nn.dropout import dropout_layers, dropping, modes_kept
-from bayesrnn.nn.language_model import CELLS, LanguageModel, State
+from bayesrnn.nn.dropout import dropout_layers, dropping, modes_kept, never_drop
+from bayesrnn.nn.language_model import LanguageModel
+from bayesrnn.nn.masked import MaskedDropout, MaskedEmbedding, MaskedLayer
+from bayesrnn.nn.masked_recurrent import MaskedRecurrent, masked_recurrent
+from bayesrnn.nn.masks import MaskStyle
 from bayesrnn.nn.mlp import MLP
+from bayesrnn.nn.recurrent import CELLS, State
+from bayesrnn.nn.text_reader import TextReader
 
-__all__ = ["CELLS", "MLP", "LanguageModel", "State", "dropout_layers", "dropping", "modes_kept"]
+__all__ = [
+    "CELLS",
+    "MLP",
+    "LanguageModel",
+    "MaskStyle",
+    "MaskedDropout",
+    "MaskedEmbedding",
+    "MaskedLayer",
+    "MaskedRecurrent",
+    "State",
+    "TextReader",
+    "dropout_layers",
+    "dropping",
+    "masked_recurrent",
+    "modes_kept",
+    "never_drop",
+]

@@ -6,11 +6,14 @@ from contextlib import contextmanager
 from torch import nn
 from torch.nn.modules.dropout import _DropoutNd
 
+from bayesrnn.nn.masked import MaskedLayer
+
 
 def dropout_layers(module: nn.Module) -> list[nn.Module]:
     """The layers with a dropout rate above 0.
 
-    Recurrent ones that drop between layers and attention that drops its weights are included.
+    Recurrent ones that drop between layers, attention that drops its weights and the layers of
+    `nn.masked` are included.
     """
     return [layer for layer in module.modules() if _rate(layer) > 0]
 
@@ -40,7 +43,16 @@ def dropping(module: nn.Module) -> Iterator[None]:
         yield
 
 
+def never_drop(layer: nn.RNNBase) -> None:
+    """Let a recurrent layer drop nothing from now on, in training mode neither."""
+    layer.dropout = 0.0
+    if isinstance(layer, MaskedLayer):
+        layer.switch_off()
+
+
 def _rate(layer: nn.Module) -> float:
+    if isinstance(layer, MaskedLayer):
+        return layer.rate
     if isinstance(layer, nn.RNNBase):
         return layer.dropout if layer.num_layers > 1 else 0.0
     if isinstance(layer, nn.MultiheadAttention):

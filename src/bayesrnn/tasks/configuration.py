@@ -176,8 +176,10 @@ def file_entries(
 
 
 def _require_kl(values: Mapping[str, Any]) -> None:
-    if "kl_weight" not in values["options"]:
-        have = option_owners("kl_weight")
+    # What shows that a method has a KL divergence: its weight, or the prior that it comes from.
+    signs = ("kl_weight", "length_scale")
+    if not any(sign in values["options"] for sign in signs):
+        have = [owner for sign in signs for owner in option_owners(sign)]
         raise ConfigError(
             f"--kl-weighting is {values['kl_weighting']}, but the method {values['method']} has no "
             f"KL divergence that it could spread; leave it out, or give a --method that has one: "

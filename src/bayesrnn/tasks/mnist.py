@@ -16,7 +16,7 @@ from bayesrnn.evaluation import classification
 from bayesrnn.methods import Hints, Method, Network, Objective, Outcome, option
 from bayesrnn.nn import MLP
 from bayesrnn.random import RandomStreams
-from bayesrnn.tasks.configuration import Recipe, TrainingConfig, resolve
+from bayesrnn.tasks.configuration import Defaults, Recipe, TrainingConfig, resolve
 from bayesrnn.tasks.runs import RunArguments, Task, TrainedRun, load_network, train_run
 
 _PIXELS = {"mnist": 28 * 28, "digits": 8 * 8}
@@ -33,6 +33,14 @@ HINTS = Hints(sigma_init={"*": absolute(0.02)}, initialise=_initialise)
 _RECIPE = Recipe(
     epochs=20, hold_epochs=10, decay=0.8, lr=1e-3, clip=5.0, batch_size=128, optimizer="adam"
 )
+#: Methods with an optimiser of their own have learning rates of their own; see also `recipes.py`.
+_RECIPES = {
+    "sgld": replace(_RECIPE, lr=0.3, options={"temperature": 1e-3}),
+    "psgld": replace(_RECIPE, options={"temperature": 1e-3}),
+    "ivon": replace(
+        _RECIPE, lr=0.3, options={"prior_sigma": 0.5, "hess_init": 0.1, "beta2": 0.9995}
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class MnistTask(Task[MnistConfig, Images]):
         self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
     ) -> MnistConfig:
         """A full configuration; `auto` becomes the name of the images that were found."""
-        config = resolve(MnistConfig, _RECIPE.defaults, given, file)
+        config = resolve(MnistConfig, _defaults, given, file)
         if config.images == "auto":
             config = replace(config, images=available_images(config.data_dir))
         return config
@@ -143,6 +151,10 @@ class WhichDigit:
     def validate(self) -> dict[str, float]:
         """How well the mean weights classify the validation images."""
         return asdict(classification(self.method, self.net, self.valid.images, self.valid.labels))
+
+
+def _defaults(values: Mapping[str, Any]) -> Defaults:
+    return _RECIPES.get(values["method"], _RECIPE).defaults(values)
 
 
 def train_mnist(arguments: RunArguments, given: Mapping[str, Any]) -> Path:

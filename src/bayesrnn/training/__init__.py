@@ -1,6 +1,7 @@
 """The training loop, its schedules, and the files that keep its work safe."""
 
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
+from bayesrnn.training.denormals import denormals_flushed
 from bayesrnn.training.interrupts import Interrupted
 from bayesrnn.training.loop import LoopSettings, Problem, Trainer
 from bayesrnn.training.memory import keep_freed_memory
@@ -19,6 +20,7 @@ __all__ = [
     "Schedule",
     "Trainer",
     "default_lr",
+    "denormals_flushed",
     "keep_freed_memory",
     "make_optimiser",
     "minibatch_shares",

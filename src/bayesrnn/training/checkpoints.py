@@ -76,6 +76,10 @@ class CheckpointStore:
         names = [name.removeprefix(".replaced-") for name in names]
         return sorted({int(name) for name in names if _STEP.fullmatch(name)})
 
+    def step(self, which: str = "last") -> int:
+        """The step that `last` or `best` points to."""
+        return self._resolve(which)
+
     def save(self, checkpoint: Checkpoint, best: bool) -> None:
         """Save durably, move `last` (and `best`), and keep only the last two and the best.
 

@@ -10,7 +10,6 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from bayesrnn.data import Batch
 from bayesrnn.errors import CheckpointError, ConfigError, TrainingDivergedError
 from bayesrnn.methods import Method, Objective
 from bayesrnn.progress import progress_bar, say
@@ -37,7 +36,9 @@ class Minibatches(Protocol):
 
     def __len__(self) -> int: ...
 
-    def __getitem__(self, number: int) -> Batch: ...
+    def __getitem__(self, number: int) -> Any:
+        """A minibatch, as the problem's objective takes it."""
+        ...
 
 
 class Problem(Protocol):
@@ -57,7 +58,7 @@ class Problem(Protocol):
         """The minibatches of an epoch, counted from 0; every epoch has as many."""
         ...
 
-    def objective(self, batch: Batch, state: Any) -> Objective:
+    def objective(self, batch: Any, state: Any) -> Objective:
         """The loss of a minibatch from a carried state: summed over steps, mean over sequences."""
         ...
 
@@ -66,7 +67,7 @@ class Problem(Protocol):
         ...
 
     def validate(self) -> dict[str, float]:
-        """The figures on the validation set."""
+        """The figures on the validation set; on the training set where the name says train_."""
         ...
 
 
@@ -96,6 +97,8 @@ class Position:
     state: Any = None
     epoch_nll: float = 0.0
     best: float | None = None
+    #: How many networks the method had kept in the best epoch.
+    best_members: int = 1
 
 
 class StepFigures(NamedTuple):
@@ -211,7 +214,7 @@ class Trainer:
         loss = self.method.loss(self.net, objective, shares)
         total, terms = loss.total, loss.terms
         total.backward()  # type: ignore[no-untyped-call]
-        norms = gradient_norms(self.optimiser, loss.gradient_norm())
+        norms = gradient_norms(self.optimiser, loss.gradient_norm(), loss.group)
         if not all(map(math.isfinite, (total.item(), *norms))):
             worst = next((norm for norm in norms if not math.isfinite(norm)), max(norms))
             raise TrainingDivergedError(
@@ -229,21 +232,30 @@ class Trainer:
         position.step += 1
         steps = self.settings.epochs * len(batches)
         self.method.after_step(self.net, (position.step - 1) % steps + 1, steps)
-        return StepFigures(shown, terms, norms[0])
+        return StepFigures(shown, terms, norms[loss.group])
 
     def _finish_epoch(self) -> None:
         position, measure = self.position, self.problem.measure
         nll = position.epoch_nll / (len(self.batches) * self.batches.steps)
         train, valid = self.problem.figures(nll), self.problem.validate()
-        best = position.best is None or valid[measure] < position.best
+        # More kept networks are better, whatever the figure of the one that stands for them.
+        members = self.method.members(self.net)
+        best = (
+            position.best is None
+            or members > position.best_members
+            or valid[measure] < position.best
+        )
         if best:
-            position.best = valid[measure]
+            position.best, position.best_members = valid[measure], members
         position.epoch += 1
         position.minibatch, position.epoch_nll, position.state = 0, 0.0, None
         self._log(
             "epoch",
             **{f"train_{name}": value for name, value in train.items()},
-            **{f"valid_{name}": value for name, value in valid.items()},
+            **{
+                name if name.startswith("train_") else f"valid_{name}": value
+                for name, value in valid.items()
+            },
         )
         say(
             f"epoch {position.epoch}/{self.epochs}  train {_shown(train)}"
@@ -319,10 +331,8 @@ class Trainer:
 
 
 def _shown(figures: dict[str, float]) -> str:
-    return ", ".join(
-        f"{name} {value:8.2%}" if name == "error" else f"{name} {value:8.2f}"
-        for name, value in figures.items()
-    )
+    forms = {"error": "8.2%", "rmse": "8.4g"}
+    return ", ".join(f"{name} {value:{forms.get(name, '8.2f')}}" for name, value in figures.items())
 
 
 def _detached(state: Any) -> Any:

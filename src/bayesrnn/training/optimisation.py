@@ -63,12 +63,15 @@ def make_optimiser(
 
 
 def gradient_norms(
-    optimiser: torch.optim.Optimizer, first_norm: float | None = None
+    optimiser: torch.optim.Optimizer, known: float | None = None, of_group: int = 0
 ) -> list[float]:
-    """The norm of all gradients of each parameter group; that of the first may be known already."""
-    groups = [_gradients(group["params"]) for group in optimiser.param_groups]
-    norms = [] if first_norm is None else [first_norm]
-    return norms + [total_norm(gradients) for gradients in groups[len(norms) :]]
+    """The norm of all gradients of each parameter group; that of one group may be known already."""
+    return [
+        known
+        if known is not None and number == of_group
+        else total_norm(_gradients(group["params"]))
+        for number, group in enumerate(optimiser.param_groups)
+    ]
 
 
 def clipped_step(

@@ -1,0 +1,99 @@
+"""dropconnect: drop single recurrent weights (Wan et al. 2013; Merity, Keskar & Socher 2018)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bayesrnn.core import run_with
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import (
+    Hints,
+    Method,
+    MinibatchLoss,
+    Network,
+    Objective,
+    Shares,
+    option,
+)
+from bayesrnn.methods.dropout import require_rate
+from bayesrnn.random import RandomStreams
+
+
+@dataclass(frozen=True)
+class DropConnectOptions:
+    """Options of dropconnect."""
+
+    weight_dropout: float = option(0.5, "share of the recurrent weights that is dropped")
+
+    def __post_init__(self) -> None:
+        require_rate(self, "weight_dropout")
+
+
+class DropConnect(Method[DropConnectOptions]):
+    """Set single weights between the states of two time steps to zero at random.
+
+    One mask serves all sequences and time steps of a minibatch, so the network runs as it is, with
+    other weights. Those that are kept are divided by 1 - p. In a network without recurrent layers,
+    the weights of linear layers are dropped.
+    """
+
+    name: ClassVar[str] = "dropconnect"
+    summary: ClassVar[str] = "dropout of single recurrent weights (Merity et al. 2018)"
+    options_type: ClassVar[type] = DropConnectOptions
+
+    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+        """The module itself."""
+        if not _droppable(module):
+            raise ConfigError(
+                "the network has no weights for dropconnect: no recurrent and no linear layers"
+            )
+        return module
+
+    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+        """The negative log-likelihood with weights dropped."""
+        nll, state = objective(self._dropped(net.train(), self.streams))
+        return MinibatchLoss(nll, state, {"nll": nll.item()})
+
+    @property
+    def draws_differ(self) -> bool:
+        """Unless nothing is dropped."""
+        return self.options.weight_dropout > 0
+
+    def draw(self, net: nn.Module, seed: int) -> Network:
+        """The network without the weights that the seed drops."""
+        network = self._dropped(net, RandomStreams(seed))
+
+        def evaluated(*args: Any, **kwargs: Any) -> Any:
+            net.eval()
+            return network(*args, **kwargs)
+
+        return evaluated
+
+    def _dropped(self, net: nn.Module, streams: RandomStreams) -> Network:
+        """The network with one mask on its weights, drawn now."""
+        weights: dict[str, Tensor] = {}
+        with streams.as_default("dropout"):
+            for names in _droppable(net):
+                dropped = F.dropout(net.get_parameter(names[0]), self.options.weight_dropout)
+                weights.update(dict.fromkeys(names, dropped))
+
+        def network(*args: Any, **kwargs: Any) -> Any:
+            # Each place is named: a matrix that is an embedding as well is dropped here alone.
+            return run_with(net, weights, args, kwargs, tie_weights=False)
+
+        return network
+
+
+def _droppable(net: nn.Module) -> list[list[str]]:
+    """The names of the weights that are dropped, those of the same weights together."""
+    recurrent = any(isinstance(layer, nn.RNNBase) for layer in net.modules())
+    kind, prefix = (nn.RNNBase, "weight_hh") if recurrent else (nn.Linear, "weight")
+    found: dict[nn.Parameter, list[str]] = {}
+    for path, layer in net.named_modules():
+        if isinstance(layer, kind):
+            for leaf, parameter in layer.named_parameters(path, recurse=False):
+                if leaf.rpartition(".")[2].startswith(prefix):
+                    found.setdefault(parameter, []).append(leaf)
+    return list(found.values())

@@ -1,0 +1,268 @@
+"""ensemble: networks trained from different starts (Lakshminarayanan et al. 2017).
+
+Each member is trained by a method of its own, `base`, with weights and random numbers of its own;
+prediction averages their probabilities. One after the other, each member goes through the whole
+course of training, and its best epoch stays; side by side, each minibatch trains all of them.
+"""
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, make_dataclass
+from typing import Any, ClassVar, cast, get_type_hints
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import (
+    Hints,
+    Method,
+    MinibatchLoss,
+    Network,
+    Objective,
+    Outcome,
+    Shares,
+    option,
+)
+from bayesrnn.methods.variational import require
+from bayesrnn.random import RandomStreams
+
+#: The entry of a carried state that holds the states of all members.
+_STATES = "members"
+
+
+@dataclass(frozen=True)
+class EnsembleOptions:
+    """Options of an ensemble; those of its base come beside them."""
+
+    base: str = option("plain", "method that trains each member; its own options can be given, too")
+    members: int = option(5, "networks in the ensemble")
+    side_by_side: bool = option(
+        False, "train all members on each minibatch, instead of one member after the other"
+    )
+
+    def __post_init__(self) -> None:
+        require(self, ("members",), at_least=2)
+        self.base_options()
+
+    def base_options(self) -> Any:
+        """The options of the base alone."""
+        own = _base_type(self.base).options_type
+        values = {item.name: getattr(self, item.name, item.default) for item in fields(own)}
+        return own(**values)
+
+
+class Members(nn.Module):
+    """The members' networks. `trained` of them, from the first on, were trained or are now."""
+
+    trained: Tensor
+
+    def __init__(self, members: list[nn.Module], trained: int) -> None:
+        super().__init__()
+        self.members = nn.ModuleList(members)
+        self.register_buffer("trained", torch.tensor(trained))
+
+
+class Ensemble(Method[EnsembleOptions]):
+    """Minimise the base's loss for each member, independently of the others.
+
+    Member 0 becomes what the base alone would make of the same seed; the other members have seeds
+    that follow from it, `member_seed`.
+    """
+
+    name: ClassVar[str] = "ensemble"
+    summary: ClassVar[str] = "several networks of another method (Lakshminarayanan et al. 2017)"
+    options_type: ClassVar[type] = EnsembleOptions
+
+    def __init__(self, options: EnsembleOptions, streams: RandomStreams) -> None:
+        super().__init__(options, streams)
+        base, own = _base_type(options.base), options.base_options()
+        seeds = [member_seed(streams.seed, number) for number in range(options.members)]
+        #: The base's method for each member, with random streams of its own.
+        self.bases = [base(own, RandomStreams(seed)) for seed in seeds]
+
+    @classmethod
+    def options_for(cls, values: Mapping[str, Any]) -> type:
+        """The ensemble's options and those of the base that is named."""
+        base = _base_type(values.get("base", EnsembleOptions.base)).options_type
+        hints = get_type_hints(base)
+        return make_dataclass(
+            f"EnsembleOf{base.__name__}",
+            [
+                (item.name, hints[item.name], field(default=item.default, metadata=item.metadata))
+                for item in fields(base)
+            ],
+            bases=(EnsembleOptions,),
+            frozen=True,
+        )
+
+    @classmethod
+    def trains_like(cls, values: Mapping[str, Any]) -> str:
+        """The base."""
+        return _base_type(values.get("base", EnsembleOptions.base)).name
+
+    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+        """The base's network around the module, and around copies that start anew."""
+        modules = [module]
+        for base in self.bases[1:]:
+            modules.append(copy.deepcopy(module))
+            _start_anew(modules[-1], hints, base.streams)
+        nets = [base.build(each, hints) for base, each in zip(self.bases, modules, strict=True)]
+        return Members(nets, trained=len(nets) if self.options.side_by_side else 1)
+
+    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+        """The loss of the member whose turn it is, or of all members.
+
+        Of all, it reads as their mean, like the loss of one, but its gradient is that of their sum:
+        each member learns as it would alone.
+        """
+        assert isinstance(net, Members)
+        net.train()
+        if not self.options.side_by_side:
+            turn = self._one(net)
+            loss = self.bases[turn].loss(net.members[turn], objective, shares)
+            groups = [len(self._groups(net, number)) for number in range(turn)]
+            return loss._replace(group=sum(groups))
+        losses = [
+            base.loss(member, _for_member(objective, number), shares)
+            for number, (base, member) in enumerate(zip(self.bases, net.members, strict=True))
+        ]
+        count = len(losses)
+        summed = cast(Tensor, sum(loss.total for loss in losses))
+        states = [loss.state for loss in losses]
+        return MinibatchLoss(
+            summed - (summed - summed / count).detach(),
+            None if states[0] is None else {_STATES: states},
+            {name: sum(loss.terms[name] for loss in losses) / count for name in losses[0].terms},
+            losses[0].gradient_norm,
+            sum(loss.seen_kl for loss in losses) / count,
+        )
+
+    def parameter_groups(self, net: nn.Module) -> list[dict[str, Any]]:
+        """The base's groups for each member, so that each member is clipped by itself."""
+        return [group for number in range(len(self.bases)) for group in self._groups(net, number)]
+
+    @property
+    def rounds(self) -> int:
+        """One for each member, unless they are trained side by side."""
+        return 1 if self.options.side_by_side else len(self.bases)
+
+    def begin_round(self, net: nn.Module, number: int) -> None:
+        """The next member's turn."""
+        assert isinstance(net, Members)
+        if not self.options.side_by_side:
+            net.trained.fill_(number + 1)
+
+    def after_step(self, net: nn.Module, step: int, steps: int) -> None:
+        """Tell the base of each member that was trained."""
+        assert isinstance(net, Members)
+        turns = range(len(self.bases)) if self.options.side_by_side else [self._one(net)]
+        for number in turns:
+            self.bases[number].after_step(net.members[number], step, steps)
+
+    def diagnostics(self, net: nn.Module) -> dict[str, float]:
+        """Those of one member."""
+        assert isinstance(net, Members)
+        return self.bases[self._one(net)].diagnostics(net.members[self._one(net)])
+
+    def mean_module(self, net: nn.Module) -> nn.Module:
+        """The mean of one member: the one whose turn it is or was last; side by side, the first."""
+        assert isinstance(net, Members)
+        return self.bases[self._one(net)].mean_module(net.members[self._one(net)])
+
+    def mean(self, net: nn.Module) -> Network:
+        """The base's one network, of the member that `mean_module` is of."""
+        assert isinstance(net, Members)
+        return self.bases[self._one(net)].mean(net.members[self._one(net)])
+
+    def members(self, net: nn.Module) -> int:
+        """The members trained so far, with the one in training."""
+        assert isinstance(net, Members)
+        return int(net.trained)
+
+    @property
+    def draws_differ(self) -> bool:
+        """As the base's do. (A base keeps one network: those with more are no bases.)"""
+        return self.bases[0].draws_differ
+
+    def draw(self, net: nn.Module, seed: int) -> Network:
+        """A draw of the base, of member seed % members."""
+        assert isinstance(net, Members)
+        rest, number = divmod(seed, self.members(net))
+        return self.bases[number].draw(net.members[number], rest)
+
+    def state(self) -> Any:
+        """What each member's base has to remember, and its random streams."""
+        return [{"streams": base.streams.state(), "base": base.state()} for base in self.bases]
+
+    def restore(self, state: Any) -> None:
+        """Continue where `state` was taken."""
+        for base, saved in zip(self.bases, state, strict=True):
+            base.streams.restore(saved["streams"])
+            base.restore(saved["base"])
+
+    def _one(self, net: Members) -> int:
+        """The member that stands for all while there is time for only one."""
+        return 0 if self.options.side_by_side else int(net.trained) - 1
+
+    def _groups(self, net: nn.Module, number: int) -> list[dict[str, Any]]:
+        assert isinstance(net, Members)
+        return self.bases[number].parameter_groups(net.members[number])
+
+
+def member_seed(seed: int, number: int) -> int:
+    """The root seed of a member: that of the ensemble for member 0, else one that follows from it.
+
+    The base alone, with this `--seed`, starts from the same weights as the member.
+    """
+    if number == 0:
+        return seed
+    mixed = np.random.SeedSequence(seed, spawn_key=(number,)).generate_state(1, np.uint64)
+    return int(mixed[0] >> np.uint64(1))  # as many bits as `--seed` takes
+
+
+def _base_type(name: Any) -> type[Method[Any]]:
+    """The method of a base's name."""
+    from bayesrnn.methods import METHODS  # late: the registry has this file in it
+
+    # A method's own optimiser is for a whole network, not for one member of several.
+    bases = [
+        key
+        for key, kind in METHODS.items()
+        if not (kind.own_optimiser or issubclass(kind, Ensemble))
+    ]
+    if name not in bases:
+        why = ", which cannot be the base of an ensemble" if name in METHODS else ""
+        raise ConfigError(f"--base is {name!r}{why}; there are: {', '.join(bases)}")
+    return METHODS[name]
+
+
+def _start_anew(module: nn.Module, hints: Hints, streams: RandomStreams) -> None:
+    """Give a copy weights of its own, as the task would, or else as its layers do by themselves."""
+    if hints.initialise is not None:
+        hints.initialise(module, streams["init"])
+        return
+    with streams.as_default("init"):
+        for layer in module.modules():
+            reset = getattr(layer, "reset_parameters", None)
+            if callable(reset):
+                frozen = [p for p in layer.parameters(recurse=False) if not p.requires_grad]
+                before = [parameter.detach().clone() for parameter in frozen]
+                reset()
+                for parameter, value in zip(frozen, before, strict=True):
+                    parameter.data.copy_(value)
+
+
+def _for_member(objective: Objective, number: int) -> Objective:
+    """The objective with the state that a member carries in place of that of all members."""
+
+    def own(argument: Any) -> Any:
+        if isinstance(argument, dict) and argument.keys() == {_STATES}:
+            return argument[_STATES][number]
+        return argument
+
+    def of_member(network: Network) -> Outcome:
+        return objective(lambda *args, **kwargs: network(*map(own, args), **kwargs))
+
+    return of_member

@@ -1,0 +1,209 @@
+"""ivon: the improved variational online Newton method (Shen et al. 2024).
+
+A variational method whose optimiser learns the posterior: the weights are its mean, and a running
+estimate h of the Hessian's diagonal gives its standard deviations,
+
+    sigma = 1 / sqrt(ess (h + delta)),    delta = 1 / (ess prior_sigma^2),
+
+where ess is the factor from the loss of a minibatch to that of all data. The optimiser is the
+authors', the package `ivon-opt`: an extra, not least because its licence is the GPL (3.0 or later),
+which whoever passes the two on together has to heed.
+
+The optimiser gives all trained weights a standard deviation. Those that a task wants deterministic
+are learnt in the same way, but a draw to predict with has them at their mean.
+"""
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, ClassVar, Protocol, cast
+
+import torch
+from torch import Tensor, nn
+
+from bayesrnn.core import Bayesian, Gaussian, absolute, inverse_softplus
+from bayesrnn.errors import ConfigError, MissingExtraError
+from bayesrnn.methods.base import Hints, MinibatchLoss, Network, Objective, Shares, option
+from bayesrnn.methods.variational import WithPosterior, require
+from bayesrnn.random import RandomStreams
+
+
+@dataclass(frozen=True)
+class IvonOptions:
+    """The prior, and how the Hessian is estimated."""
+
+    prior_sigma: float = option(1.0, "standard deviation of the weights' Gaussian prior")
+    hess_init: float = option(
+        1.0, "initial Hessian; with it a step is --lr times the gradient, as in gradient descent"
+    )
+    beta1: float = option(0.9, "share of the gradient's running mean that a step leaves as it is")
+    beta2: float = option(0.99995, "share of the Hessian that a step leaves as it is")
+    clip_radius: float | None = option(
+        None, "largest step of a weight, before --lr, in either direction (default: no limit)"
+    )
+
+    def __post_init__(self) -> None:
+        require(self, ("prior_sigma", "hess_init"), above=0)
+        for name in ("beta1", "beta2"):
+            if not 0 <= getattr(self, name) < 1:
+                value = getattr(self, name)
+                raise ConfigError(f"--{name} is {value:g}; it has to be at least 0 and below 1")
+        if self.clip_radius is not None:
+            require(self, ("clip_radius",), above=0)
+
+
+class Ivon(WithPosterior[IvonOptions]):
+    """Minimise the free energy of a Gaussian posterior with an optimiser that holds its sigmas."""
+
+    name: ClassVar[str] = "ivon"
+    summary: ClassVar[str] = "variational online Newton (Shen et al. 2024; an extra)"
+    options_type: ClassVar[type] = IvonOptions
+    own_optimiser: ClassVar[bool] = True
+
+    def __init__(self, options: IvonOptions, streams: RandomStreams) -> None:
+        super().__init__(options, streams)
+        self._optimiser: _Posterior | None = None
+
+    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+        """A posterior over the module's weights; until there is an optimiser, as wide as the prior.
+
+        Its standard deviations are no business of gradients: the optimiser gives them.
+        """
+        _ivon_type()  # an extra that is missing is told before anything is learnt
+        prior = Gaussian(self.options.prior_sigma)
+        sigma = absolute(prior.sigma)
+        net = Bayesian(
+            *(module, prior, sigma, hints.deterministic),
+            min_sigma=0.0,
+            generator=self.streams["sigma"],
+        )
+        net.rho.requires_grad_(False)
+        return net
+
+    def optimiser(self, net: nn.Module, lr: float, shares: Shares) -> torch.optim.Optimizer:
+        """The authors' optimiser, over all trained weights."""
+        assert isinstance(net, Bayesian)
+        options, ess = self.options, 1 / shares.epoch
+        bayesian = [net.module.get_parameter(name) for name in net.names]
+        others = [weight for weight in net.deterministic_parameters() if weight.requires_grad]
+        made = _ivon_type()(
+            bayesian + others,
+            lr=lr,
+            ess=ess,
+            hess_init=options.hess_init,
+            beta1=options.beta1,
+            beta2=options.beta2,
+            weight_decay=1 / (ess * options.prior_sigma**2),
+            clip_radius=options.clip_radius or float("inf"),
+        )
+        self._optimiser = made
+        # A checkpoint is of the mean and of the newest standard deviations.
+        net.register_state_dict_pre_hook(lambda *_: self._refresh(net))  # type: ignore[no-untyped-call]
+        return cast(torch.optim.Optimizer, made)
+
+    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+        """The negative log-likelihood with weights drawn from the posterior.
+
+        The weights stay drawn until the optimiser's step, which needs the gradient there.
+        """
+        assert isinstance(net, Bayesian)
+        if self._optimiser is None:
+            raise ConfigError("ivon has no loss without its optimiser; make that first")
+        with self.streams.as_default("weights"):
+            self._optimiser.draw()
+        try:
+            nll, state = objective(net.train().module)
+        except BaseException:
+            self._optimiser.settle()
+            raise
+        return MinibatchLoss(nll, state, {"nll": nll.item()})
+
+    def mean_module(self, net: nn.Module) -> nn.Module:
+        """The module with the posterior mean."""
+        self._refresh(net)
+        return super().mean_module(net)
+
+    def draw(self, net: nn.Module, seed: int) -> Network:
+        """The network with one draw of its weights."""
+        self._refresh(net)
+        return super().draw(net, seed)
+
+    @torch.no_grad()
+    def _refresh(self, net: nn.Module) -> None:
+        """Put the optimiser's posterior into the network: the mean, and its sigmas as rho."""
+        assert isinstance(net, Bayesian)
+        if self._optimiser is None:
+            return  # a network that was loaded to predict with has them already
+        self._optimiser.settle()
+        # The deterministic weights come last in the optimiser, and have no rho.
+        for name, sigma in zip(net.names, self._optimiser.sigmas(), strict=False):
+            net.rho.get_parameter(name).copy_(inverse_softplus(sigma))
+
+
+class _Posterior(Protocol):
+    """What the optimiser is asked for, beside its steps."""
+
+    def draw(self) -> None: ...
+    def settle(self) -> None: ...
+    def sigmas(self) -> list[Tensor]: ...
+
+
+@cache
+def _ivon_type() -> Any:
+    """The authors' optimiser, taken apart where the training loop comes in between."""
+    try:
+        from ivon import IVON
+    except ImportError:
+        raise MissingExtraError(
+            "the method ivon needs an extra: pip install 'bayesrnn[ivon]'"
+        ) from None
+
+    class Ivon(IVON):  # type: ignore[misc]
+        """IVON whose draw and update are two calls, and whose step count is saved."""
+
+        #: The mean and the noise while the parameters hold a draw.
+        _drawn: tuple[Tensor, Tensor] | None = None
+
+        @property
+        def current_step(self) -> int:
+            """How many updates there were; the running mean of the gradients is debiased by it."""
+            return int(self.state["current_step"])
+
+        @current_step.setter
+        def current_step(self, value: int) -> None:
+            # In the state, which is saved; the authors keep it beside it, where it is not.
+            self.state["current_step"] = value
+
+        def draw(self) -> None:
+            """Put a draw from the posterior in the place of the parameters."""
+            self.settle()
+            self._drawn = self._sample_params()
+
+        def settle(self) -> None:
+            """Put the mean back, if a draw is in its place; the draw is forgotten."""
+            if self._drawn is not None:
+                self._restore_param_average(False, *self._drawn)
+                self._drawn = None
+
+        def step(self, closure: Any = None) -> None:
+            """Put the mean back and move it by the gradients that were found at the draw."""
+            assert closure is None, "the training loop has computed the gradients already"
+            assert self._drawn is not None, "no draw"
+            for group in self.param_groups:
+                for parameter in group["params"]:
+                    if parameter.grad is None:  # not in the loss
+                        parameter.grad = torch.zeros_like(parameter)
+            self._restore_param_average(True, *self._drawn)
+            self._drawn = None
+            super().step()
+
+        def sigmas(self) -> list[Tensor]:
+            """The standard deviation of each weight, in the shapes of the parameters."""
+            found = []
+            for group in self.param_groups:
+                sigma = (group["ess"] * (group["hess"] + group["weight_decay"])).rsqrt()
+                parts = sigma.split([parameter.numel() for parameter in group["params"]])
+                pairs = zip(parts, group["params"], strict=True)
+                found += [part.view(parameter.shape) for part, parameter in pairs]
+            return found
+
+    return Ivon

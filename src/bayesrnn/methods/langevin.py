@@ -1,0 +1,182 @@
+"""sgld, psgld: samples of the posterior by Langevin dynamics (Welling & Teh 2011; Li et al. 2016).
+
+Training is gradient descent with noise (`core.Langevin` has the formulas). After a burn-in, the
+weights wander through the posterior; copies of them, taken now and then, are kept, and prediction
+averages the probabilities of their networks. The schedule of the learning rate is the decay of the
+step size.
+"""
+
+from dataclasses import dataclass
+from typing import ClassVar, TypeVar
+
+import torch
+from torch import nn
+
+from bayesrnn.core import Langevin, total_norm
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import (
+    Hints,
+    Method,
+    MinibatchLoss,
+    Network,
+    Objective,
+    Shares,
+    option,
+)
+from bayesrnn.methods.snapshots import Snapshots
+from bayesrnn.methods.variational import require
+
+
+@dataclass(frozen=True)
+class LangevinOptions:
+    """Prior, noise, and which weights are kept."""
+
+    prior_sigma: float = option(1.0, "standard deviation of the weights' Gaussian prior")
+    temperature: float = option(
+        1.0, "factor on the variance of the noise: 1 samples the posterior, less a colder one"
+    )
+    burn_in: float = option(0.5, "share of training before weights are kept to predict with")
+    snapshots: int = option(
+        10,
+        "sets of weights to keep at most, the latest; each checkpoint on the disk holds them all",
+    )
+    thinning: int | None = option(
+        None, "steps from one kept set of weights to the next (default: spread over what is left)"
+    )
+
+    def __post_init__(self) -> None:
+        require(self, ("prior_sigma",), above=0)
+        require(self, ("temperature",), at_least=0)
+        require(self, ("snapshots",), at_least=1)
+        if not 0 <= self.burn_in < 1:
+            raise ConfigError(f"--burn-in is {self.burn_in:g}; it has to be at least 0 and below 1")
+        if self.thinning is not None:
+            require(self, ("thinning",), at_least=1)
+
+    def is_kept(self, step: int, steps: int) -> bool:
+        """Whether the weights after the `step`-th of `steps` updates, counted from 1, are kept."""
+        burnt = round(self.burn_in * steps)
+        since, left = step - burnt, steps - burnt
+        if since < 1:
+            return False
+        if self.thinning is not None:
+            return since % self.thinning == 0
+        count = min(self.snapshots, left)
+        return since * count // left > (since - 1) * count // left
+
+
+Options = TypeVar("Options", bound=LangevinOptions)
+
+
+class LangevinMethod(Method[Options]):
+    """What sgld and psgld share: all but the scale of a step."""
+
+    own_optimiser: ClassVar[bool] = True
+
+    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+        """The module, with room for copies of its weights."""
+        return Snapshots(module)
+
+    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+        """The negative log posterior; that of the prior up to a constant.
+
+        The gradient is that of the likelihood: the optimiser adds the prior's, in closed form.
+        """
+        assert isinstance(net, Snapshots)
+        nll, state = objective(net.train())
+        squares = total_norm([weight.detach() for weight in _trained(net)]) ** 2
+        prior = shares.epoch * squares / (2 * self.options.prior_sigma**2)
+        return MinibatchLoss(nll + prior, state, {"nll": nll.item(), "prior": prior})
+
+    def after_step(self, net: nn.Module, step: int, steps: int) -> None:
+        """Keep the weights if it is time to."""
+        assert isinstance(net, Snapshots)
+        if self.options.is_kept(step, steps):
+            net.keep(self.options.snapshots)
+
+    def mean_module(self, net: nn.Module) -> nn.Module:
+        """The module with the mean of the kept weights; those of today while none are kept."""
+        assert isinstance(net, Snapshots)
+        return net.average() if len(net) else net.module
+
+    def members(self, net: nn.Module) -> int:
+        """How many sets of weights are kept."""
+        assert isinstance(net, Snapshots)
+        return max(1, len(net))
+
+    @property
+    def draws_differ(self) -> bool:
+        """No: the kept weights are what there is."""
+        return False
+
+    def draw(self, net: nn.Module, seed: int) -> Network:
+        """The network with the kept weights that a seed stands for."""
+        assert isinstance(net, Snapshots)
+        if not len(net):
+            return self.mean(net)
+        return net.copy(seed % len(net)).eval()
+
+    def _langevin(
+        self,
+        net: nn.Module,
+        lr: float,
+        shares: Shares,
+        memory: float | None = None,
+        damping: float = 1.0,
+    ) -> torch.optim.Optimizer:
+        return Langevin(
+            _trained(net),
+            lr,
+            shares.epoch,
+            self.options.prior_sigma,
+            self.options.temperature,
+            memory,
+            damping,
+            self.streams["langevin"],
+        )
+
+
+class Sgld(LangevinMethod[LangevinOptions]):
+    """Gradient descent on the negative log posterior, with noise that makes its path a sample."""
+
+    name: ClassVar[str] = "sgld"
+    summary: ClassVar[str] = "samples by stochastic gradient Langevin dynamics (Welling & Teh 2011)"
+    options_type: ClassVar[type] = LangevinOptions
+
+    def optimiser(self, net: nn.Module, lr: float, shares: Shares) -> torch.optim.Optimizer:
+        """Langevin dynamics with the same step size for all weights."""
+        return self._langevin(net, lr, shares)
+
+
+@dataclass(frozen=True)
+class PreconditionedOptions(LangevinOptions):
+    """Options of preconditioned Langevin dynamics, beside those of sgld."""
+
+    memory: float = option(
+        0.99, "share of the running mean of squared gradients that a step leaves as it is"
+    )
+    damping: float = option(
+        1e-3, "added to the root of that mean: weights without gradients step by --lr over this"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, ("damping",), above=0)
+        if not 0 <= self.memory < 1:
+            raise ConfigError(f"--memory is {self.memory:g}; it has to be at least 0 and below 1")
+
+
+class Psgld(LangevinMethod[PreconditionedOptions]):
+    """Langevin dynamics whose step and noise are scaled for each weight as RMSprop does."""
+
+    name: ClassVar[str] = "psgld"
+    summary: ClassVar[str] = "sgld with a step size for each weight, as RMSprop (Li et al. 2016)"
+    options_type: ClassVar[type] = PreconditionedOptions
+
+    def optimiser(self, net: nn.Module, lr: float, shares: Shares) -> torch.optim.Optimizer:
+        """Langevin dynamics preconditioned by the running mean of squared gradients."""
+        return self._langevin(net, lr, shares, self.options.memory, self.options.damping)
+
+
+def _trained(net: nn.Module) -> list[nn.Parameter]:
+    return [parameter for parameter in net.parameters() if parameter.requires_grad]

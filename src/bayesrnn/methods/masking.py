@@ -1,0 +1,176 @@
+"""What the methods that put random masks on units of recurrent networks share."""
+
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeVar
+
+from torch import nn
+
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import (
+    Hints,
+    Method,
+    MinibatchLoss,
+    Network,
+    Objective,
+    Shares,
+    option,
+)
+from bayesrnn.methods.dropout import no_place_for_dropout, require_rate
+from bayesrnn.nn import MaskedDropout, MaskedEmbedding, MaskStyle, dropping, masked_recurrent
+from bayesrnn.random import RandomStreams
+
+
+class Rates(NamedTuple):
+    """The share that is dropped.
+
+    units: of the inputs of recurrent layers, and where the network has dropout layers.
+    recurrent: of the states that flow from one time step to the next.
+    words: of the word types.
+    """
+
+    units: float
+    recurrent: float
+    words: float
+
+
+@dataclass(frozen=True)
+class MaskOptions:
+    """Options of masks that last for a whole sequence."""
+
+    dropout: float = option(0.5, "share of the units that is dropped")
+    recurrent_dropout: float | None = option(
+        None,
+        "share of the recurrent connections that is dropped (default: as --dropout; "
+        "naive-dropout: 0)",
+    )
+    embedding_dropout: float | None = option(
+        None, "share of the word types that a sequence goes without (default: as --dropout)"
+    )
+    gates: Literal["tied", "untied"] = option(
+        "tied", "one mask for all gates of a recurrent cell, or one for each"
+    )
+
+    def __post_init__(self) -> None:
+        require_rate(self, "dropout", "recurrent_dropout", "embedding_dropout")
+
+    @property
+    def rates(self) -> Rates:
+        """The rates, those that were left out filled in."""
+        recurrent, words = self.recurrent_dropout, self.embedding_dropout
+        return Rates(
+            self.dropout,
+            self.dropout if recurrent is None else recurrent,
+            self.dropout if words is None else words,
+        )
+
+
+Options = TypeVar("Options")
+
+
+class Masking(Method[Options]):
+    """A method that masks units at random while it trains, and predicts with all of them.
+
+    The ordinary network is trained, with some of its layers replaced by ones that draw masks in
+    training mode and are otherwise the same (`nn.masked`).
+    """
+
+    @property
+    @abstractmethod
+    def rates(self) -> Rates:
+        """The share that is dropped."""
+
+    @property
+    @abstractmethod
+    def style(self) -> MaskStyle:
+        """What the masks are like."""
+
+    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+        """The module, masks in place of its dropout and on its recurrent layers."""
+        return place_masks(module, self.rates, self.style, hints)
+
+    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+        """The negative log-likelihood with units masked."""
+        net.train()
+        with self.streams.as_default("dropout"):
+            nll, state = objective(net)
+        return MinibatchLoss(nll, state, {"nll": nll.item()})
+
+    @property
+    def draws_differ(self) -> bool:
+        """Unless nothing is dropped."""
+        return any(self.rates)
+
+    def draw(self, net: nn.Module, seed: int) -> Network:
+        """The network with one set of masks, the same at every call.
+
+        So a text that is read in pieces is read as if at once.
+        """
+
+        def network(*args: Any, **kwargs: Any) -> Any:
+            with dropping(net), RandomStreams(seed).as_default("dropout"):
+                return net(*args, **kwargs)
+
+        return network
+
+
+def place_masks(module: nn.Module, rates: Rates, style: MaskStyle, hints: Hints) -> nn.Module:
+    """The module with masked layers in place of ordinary ones, under the same names.
+
+    Recurrent layers mask their inputs and states, and embeddings drop words. Dropout layers share
+    masks along the time axis, which is that of the recurrent layers; those that stand right
+    before a recurrent layer are turned off, since it masks its inputs itself. In a network without
+    recurrent layers there is no time, and dropout layers are all there is.
+    """
+    layers = list(module.modules())
+    recurrent = [layer for layer in layers if isinstance(layer, nn.RNNBase)]
+    _require_known(layers, rates)
+    batch_first = _batch_first(recurrent)
+    time_axis = (1 if batch_first else 0) if recurrent else None
+    before_recurrent = [module.get_submodule(name) for name in hints.before_recurrent]
+    made: dict[nn.Module, nn.Module] = {}
+    for layer in layers:
+        if isinstance(layer, nn.RNNBase):
+            made[layer] = masked_recurrent(layer, rates.units, rates.recurrent, style)
+        elif isinstance(layer, nn.Embedding) and recurrent and rates.words:
+            made[layer] = MaskedEmbedding(layer, rates.words, style, batch_first)
+        elif isinstance(layer, nn.Dropout):
+            rate = 0.0 if layer in before_recurrent else rates.units
+            made[layer] = MaskedDropout(rate, style, time_axis)
+    if not made:
+        raise no_place_for_dropout()
+    return _replaced(module, made)
+
+
+def _replaced(module: nn.Module, made: dict[nn.Module, nn.Module]) -> nn.Module:
+    """The module with layers replaced, at all places at which they stand."""
+    for name, layer in list(module.named_modules(remove_duplicate=False)):
+        if name and layer in made:
+            parent, _, child = name.rpartition(".")
+            setattr(module.get_submodule(parent), child, made[layer])
+    return made.get(module, module)
+
+
+def _batch_first(recurrent: list[nn.RNNBase]) -> bool:
+    found = {layer.batch_first for layer in recurrent}
+    if len(found) > 1:
+        raise ConfigError(
+            "some recurrent layers of the network have batch_first and others do not, so where "
+            "time is cannot be told; make them alike"
+        )
+    return True in found
+
+
+def _require_known(layers: list[nn.Module], rates: Rates) -> None:
+    for layer in layers:
+        name = type(layer).__name__
+        if isinstance(layer, nn.RNNCellBase):
+            raise ConfigError(
+                f"the network has a layer {name}, whose steps the network takes by itself, so "
+                f"masks cannot be held over them; use nn.{name.removesuffix('Cell')}"
+            )
+        if isinstance(layer, nn.Embedding) and type(layer) is not nn.Embedding and rates.words:
+            raise ConfigError(
+                f"the network has an embedding {name}, which words cannot be dropped from; use "
+                "nn.Embedding, or set --embedding-dropout 0"
+            )

@@ -1,0 +1,55 @@
+"""naive-dropout: new masks at every time step, the contrast of Gal & Ghahramani (2016)."""
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+from torch import nn
+
+from bayesrnn.methods.base import Network, option
+from bayesrnn.methods.dropout import require_rate
+from bayesrnn.methods.masking import Masking, Rates
+from bayesrnn.nn import MaskStyle, dropping
+from bayesrnn.random import RandomStreams
+
+
+@dataclass(frozen=True)
+class NaiveDropoutOptions:
+    """Options of naive dropout."""
+
+    dropout: float = option(0.5, "share of the units that is dropped")
+    recurrent_dropout: float = option(0.0, "share of the recurrent connections that is dropped")
+
+    def __post_init__(self) -> None:
+        require_rate(self, "dropout", "recurrent_dropout")
+
+
+class NaiveDropout(Masking[NaiveDropoutOptions]):
+    """Mask the inputs and outputs of recurrent layers anew at every time step.
+
+    With a rate for them, recurrent connections too: then each step multiplies the state by other
+    noise, which adds up along the sequence until it drowns the signal.
+    """
+
+    name: ClassVar[str] = "naive-dropout"
+    summary: ClassVar[str] = "dropout with new masks at every time step"
+    options_type: ClassVar[type] = NaiveDropoutOptions
+
+    @property
+    def rates(self) -> Rates:
+        """No words are dropped."""
+        return Rates(self.options.dropout, self.options.recurrent_dropout, 0.0)
+
+    @property
+    def style(self) -> MaskStyle:
+        """New masks at every step."""
+        return MaskStyle(every_step=True)
+
+    def draw(self, net: nn.Module, seed: int) -> Network:
+        """The network with masks that go on from call to call, as they do from step to step."""
+        masks = RandomStreams(seed)
+
+        def network(*args: Any, **kwargs: Any) -> Any:
+            with dropping(net), masks.as_default("dropout"):
+                return net(*args, **kwargs)
+
+        return network

@@ -1,0 +1,122 @@
+"""variational-dropout: dropout as inference in recurrent networks (Gal & Ghahramani 2016)."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar, NamedTuple
+
+import torch
+from torch import Tensor, nn
+from torch.autograd.function import once_differentiable
+
+from bayesrnn.core import total_norm
+from bayesrnn.methods.base import MinibatchLoss, Objective, Shares, option
+from bayesrnn.methods.masking import Masking, MaskOptions, Rates
+from bayesrnn.methods.variational import require
+from bayesrnn.nn import MaskedEmbedding, MaskedRecurrent, MaskStyle, dropout_layers
+
+_NORMALISING = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
+
+
+@dataclass(frozen=True)
+class VariationalDropoutOptions(MaskOptions):
+    """Options of variational dropout."""
+
+    length_scale: float = option(
+        1.0, "l of the prior N(0, 1 / l^2) of the weights, hence their decay; 0 for none"
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require(self, ("length_scale",), at_least=0)
+
+
+class VariationalDropout(Masking[VariationalDropoutOptions]):
+    """Drop inputs, recurrent connections, outputs and words: the same ones throughout a sequence.
+
+    To drop an input is to set its row w of the weights to zero, so a mask is a draw of weights:
+    q(w) = p N(0, s^2) + (1 - p) N(m, s^2) with s -> 0, held over the sequence. With the prior
+    N(0, 1 / l^2), KL[q || p] = (l^2 / 2) (1 - p) ||M||^2 for all rows together, up to the entropy
+    of q, which in this limit does not depend on the means M. A bias is never dropped (p = 0). So
+    the KL is weight decay, charged once per epoch.
+    """
+
+    name: ClassVar[str] = "variational-dropout"
+    summary: ClassVar[str] = "one dropout mask for a whole sequence (Gal & Ghahramani 2016)"
+    options_type: ClassVar[type] = VariationalDropoutOptions
+
+    @property
+    def rates(self) -> Rates:
+        """As the options say."""
+        return self.options.rates
+
+    @property
+    def style(self) -> MaskStyle:
+        """One mask for a sequence."""
+        return MaskStyle(gates=self.options.gates)
+
+    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+        """The negative log-likelihood with one draw of masks, and the share of the KL."""
+        total, state, terms, *_ = super().loss(net, objective, shares)
+        kl = divergence(net, self.options.length_scale) * shares.epoch
+        return MinibatchLoss(total + kl, state, {**terms, "kl": kl.item()})
+
+
+def divergence(net: nn.Module, length_scale: float) -> Tensor:
+    """KL[q || p] up to a constant: the sum of (l^2 / 2) (1 - p) ||M||^2 over all weights."""
+    charged = list(_charged(net))
+    factors = [length_scale**2 / 2 * kept for _, kept in charged]
+    value: Tensor = _SquaredNorms.apply(  # type: ignore[no-untyped-call]
+        factors, *(weight for weight, _ in charged)
+    )
+    return value
+
+
+class _Charged(NamedTuple):
+    """Weights that have a prior, and the share of them that is kept: 1 - p of their inputs."""
+
+    weight: nn.Parameter
+    kept: float
+
+
+def _charged(net: nn.Module) -> Iterator[_Charged]:
+    """The trainable weights and biases of a network, tied ones once.
+
+    Matrices of layers that draw no masks themselves count as fed by a dropout layer, if there is
+    one. What scales or shifts a normalised input has no prior around 0.
+    """
+    feeding = [layer.p for layer in dropout_layers(net) if isinstance(layer, nn.Dropout)]
+    elsewhere = max(feeding, default=0.0)
+    for name, parameter in net.named_parameters():
+        path, _, leaf = name.rpartition(".")
+        layer = net.get_submodule(path)
+        if not parameter.requires_grad or isinstance(layer, _NORMALISING):
+            continue
+        if leaf.startswith("bias"):
+            rate = 0.0
+        elif isinstance(layer, MaskedRecurrent):
+            rate = layer.input_rate if leaf.startswith("weight_ih") else layer.recurrent_rate
+        elif isinstance(layer, nn.Embedding):
+            rate = layer.rate if isinstance(layer, MaskedEmbedding) else 0.0
+        else:
+            rate = elsewhere
+        yield _Charged(parameter, 1 - rate)
+
+
+class _SquaredNorms(torch.autograd.Function):
+    """The sum of factor * ||weight||^2, without a graph over the weights."""
+
+    @staticmethod
+    def forward(ctx: Any, factors: Sequence[float], *weights: Tensor) -> Tensor:
+        """One pass over the weights."""
+        ctx.factors = factors
+        ctx.save_for_backward(*weights)
+        named = zip(factors, weights, strict=True)
+        return weights[0].new_tensor(sum(f * total_norm([w.detach()]) ** 2 for f, w in named))
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, gradient: Tensor) -> tuple[Any, ...]:
+        """2 * factor * weight."""
+        scale = 2 * gradient.item()
+        named = zip(ctx.factors, ctx.saved_tensors, strict=True)
+        return None, *(weight * (scale * factor) for factor, weight in named)

@@ -1,0 +1,108 @@
+"""Layers of torch that multiply what flows through them by random masks while they train.
+
+Like `nn.Dropout`, they take their masks from torch's generator, do so in training mode only, and
+are the layers that they replace in evaluation mode. They share the parameters of those layers,
+under the same names.
+"""
+
+from abc import ABC, abstractmethod
+
+from torch import Tensor, nn
+
+from bayesrnn.nn.masks import MaskStyle, draw_mask
+
+
+class MaskedLayer(nn.Module, ABC):
+    """What the layers here have in common: a style of masks, and rates at which they act."""
+
+    style: MaskStyle
+
+    @property
+    @abstractmethod
+    def rate(self) -> float:
+        """The largest share of units that is dropped anywhere in the layer."""
+
+    @abstractmethod
+    def switch_off(self) -> None:
+        """Drop nothing from now on, in training mode neither."""
+
+
+class MaskedDropout(MaskedLayer, nn.Dropout):
+    """Dropout with one mask for all time steps of a sequence.
+
+    time_axis: the axis of an input with three axes or more along which a mask is shared. Other
+        inputs have no time, and every number has a factor of its own.
+    """
+
+    def __init__(self, p: float, style: MaskStyle, time_axis: int | None) -> None:
+        super().__init__(p)
+        self.style = style
+        self.time_axis = time_axis
+
+    @property
+    def rate(self) -> float:
+        """The rate of any dropout layer."""
+        return self.p
+
+    def switch_off(self) -> None:
+        """Set the rate to 0."""
+        self.p = 0.0
+
+    def forward(self, x: Tensor) -> Tensor:
+        """`x`, masked in training mode."""
+        if not self.training or not self.p:
+            return x
+        shape = list(x.shape)
+        if self.time_axis is not None and x.dim() > 2 and not self.style.every_step:
+            shape[self.time_axis] = 1
+        return x * draw_mask(tuple(shape), self.p, self.style.noise, x)
+
+
+class MaskedEmbedding(MaskedLayer, nn.Embedding):
+    """An embedding that drops word types: a word that is dropped is so throughout its sequence.
+
+    The words are [time, batch, ...], or [batch, time, ...] with `batch_first`; with one axis they
+    are one sequence. For each sequence and each word there is one factor, so "the dog and the cat"
+    may become "- dog and - cat", never "- dog and the cat" (Gal & Ghahramani 2016).
+    """
+
+    def __init__(
+        self, layer: nn.Embedding, rate: float, style: MaskStyle, batch_first: bool
+    ) -> None:
+        super().__init__(
+            layer.num_embeddings,
+            layer.embedding_dim,
+            layer.padding_idx,
+            layer.max_norm,
+            layer.norm_type,
+            layer.scale_grad_by_freq,
+            layer.sparse,
+            _weight=layer.weight,
+        )
+        self.weight = layer.weight
+        self.word_rate = rate
+        self.style = style
+        self.batch_first = batch_first
+        self.training = layer.training
+
+    @property
+    def rate(self) -> float:
+        """The share of the words that is dropped."""
+        return self.word_rate
+
+    def switch_off(self) -> None:
+        """Set the rate to 0."""
+        self.word_rate = 0.0
+
+    def forward(self, words: Tensor) -> Tensor:
+        """The vectors of the words."""
+        vectors = super().forward(words)
+        if not self.training or not self.word_rate:
+            return vectors
+        by_sequence = words[None] if words.dim() < 2 else words
+        batch_axis = 0 if words.dim() < 2 or self.batch_first else 1
+        by_sequence = by_sequence.movedim(batch_axis, 0)
+        shape = (len(by_sequence), self.num_embeddings)
+        mask = draw_mask(shape, self.word_rate, self.style.noise, vectors)
+        factors = mask.gather(1, by_sequence.flatten(1)).view(by_sequence.shape)
+        return vectors * factors.movedim(0, batch_axis).view(words.shape)[..., None]

@@ -1,0 +1,55 @@
+"""What networks that read words one after the other have in common."""
+
+import math
+
+import torch
+from torch import Tensor, nn
+
+from bayesrnn.errors import ConfigError
+
+#: The recurrent state: one tensor for rnn and gru, (h, c) for lstm; [layers, batch, hidden] each.
+State = Tensor | tuple[Tensor, Tensor]
+
+CELLS: dict[str, type[nn.LSTM] | type[nn.GRU] | type[nn.RNN]] = {
+    "lstm": nn.LSTM,
+    "gru": nn.GRU,
+    "rnn": nn.RNN,
+}
+
+
+def recurrent_layers(cell: str, hidden: int, layers: int) -> nn.RNNBase:
+    """Recurrent layers by name, as wide inside as what they read."""
+    if cell not in CELLS:
+        raise ConfigError(f"cell is {cell!r}; there are: {', '.join(CELLS)}")
+    made = CELLS[cell](hidden, hidden, layers)
+    if cell != "gru":
+        # torch adds two biases where the papers have one; the second stays zero. (In a GRU
+        # the two are not interchangeable.)
+        for name, parameter in made.named_parameters():
+            if name.startswith("bias_hh"):
+                parameter.requires_grad_(False).zero_()
+    return made
+
+
+def initialise_weights(
+    module: nn.Module, uniform: float | None, generator: torch.Generator, embedding: bool = True
+) -> None:
+    """Set all weights: uniformly within +-`uniform`, or truncated normals if it is None.
+
+    The normals have standard deviation 1 / sqrt(fan-in); biases are zero, and what is called
+    embedding is N(0, 1) unless `embedding` is False. Single numbers are no weights, and are zero.
+    """
+    for name, parameter in module.named_parameters():
+        if not parameter.requires_grad:
+            continue
+        if not parameter.dim():
+            nn.init.zeros_(parameter)
+        elif uniform is not None:
+            nn.init.uniform_(parameter, -uniform, uniform, generator=generator)
+        elif parameter.dim() == 1:
+            nn.init.zeros_(parameter)
+        elif name.startswith("embedding") and embedding:
+            nn.init.normal_(parameter, generator=generator)
+        else:
+            std = 1 / math.sqrt(parameter.shape[1])
+            nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std, generator=generator)

@@ -1,0 +1,55 @@
+"""A recurrent network that reads a text and says one thing about it: a number or a label."""
+
+import torch
+from torch import Tensor, nn
+
+from bayesrnn.errors import ConfigError
+from bayesrnn.nn.recurrent import initialise_weights, recurrent_layers
+
+
+class TextReader(nn.Module):
+    """Embedding, recurrent layers, and a linear map from the features at a text's last word.
+
+    With `classes` the outputs are one logit per class. Without, they are two numbers, the mean of a
+    normal distribution and the logarithm of its variance. The variance is the same for all texts:
+    `log_noise`, the logarithm of its root, is one learnt number. It starts at 0, where the negative
+    log-likelihood is half the squared error, but for a constant.
+
+    The dropout layers do nothing until a rate is set.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        hidden: int = 128,
+        layers: int = 1,
+        cell: str = "lstm",
+        classes: int | None = None,
+    ) -> None:
+        super().__init__()
+        if classes is not None and classes < 2:
+            raise ConfigError(f"classes is {classes}; it has to be 2 or more, or None for a number")
+        self.embedding = nn.Embedding(vocabulary, hidden)
+        self.recurrent = recurrent_layers(cell, hidden, layers)
+        self.output = nn.Linear(hidden, classes or 1)
+        self.input_dropout = nn.Dropout(0.0)
+        self.output_dropout = nn.Dropout(0.0)
+        self.log_noise = None if classes else nn.Parameter(torch.zeros(()))
+
+    def initialise(self, uniform: float | None, generator: torch.Generator) -> None:
+        """Set all weights as a language model does, and the noise to 1."""
+        initialise_weights(self, uniform, generator)
+
+    def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """Outputs [batch, 2 or classes] for `words` [time, batch].
+
+        `lengths` [batch] says how many words of each column count; what stands below is not read.
+        """
+        features, _ = self.recurrent(self.input_dropout(self.embedding(words)))
+        columns = torch.arange(len(lengths), device=lengths.device)
+        # Of the axis of time, one step is left: layers that drop the same at all steps need it.
+        last = features[(lengths - 1)[None], columns[None]]
+        output: Tensor = self.output(self.output_dropout(last))[0]
+        if self.log_noise is None:
+            return output
+        return torch.cat([output, (2 * self.log_noise).expand_as(output)], -1)

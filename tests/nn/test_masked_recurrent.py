@@ -1,0 +1,212 @@
+"""Recurrent layers with masks: all layers and directions, and what torch's layers can do."""
+
+import copy
+
+import pytest
+import torch
+from torch import nn
+from torch.nn.utils.rnn import pack_sequence
+from torch.utils._pytree import tree_leaves
+
+from bayesrnn.errors import ConfigError
+from bayesrnn.nn import MaskStyle, dropout_layers, dropping, masked_recurrent, never_drop
+
+KINDS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
+GATES = {"lstm": 4, "gru": 3, "rnn": 1}
+TIME, BATCH, INPUTS, HIDDEN = 5, 3, 4, 2
+
+
+@pytest.fixture(autouse=True)
+def seeded():
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield
+
+
+@pytest.fixture(params=KINDS)
+def cell(request):
+    return request.param
+
+
+def make(cell, style=None, input_rate=0.5, recurrent_rate=0.3, **options):
+    plain = KINDS[cell](INPUTS, HIDDEN, **options).double()
+    return plain, masked_recurrent(plain, input_rate, recurrent_rate, style or MaskStyle())
+
+
+def make_state(cell, layers, batch=BATCH):
+    h, c = torch.randn(2, layers, batch, HIDDEN).double()
+    return (h, c) if cell == "lstm" else h
+
+
+def assert_same(one, other):
+    for mine, theirs in zip(tree_leaves(one), tree_leaves(other), strict=True):
+        torch.testing.assert_close(mine, theirs, rtol=1e-10, atol=1e-12)
+
+
+class Recorded:
+    """A style that remembers the masks that were drawn."""
+
+    def __init__(self, style):
+        self.style = style
+        self.masks = []
+
+    def draw(self, rate, x, gates):
+        self.masks.append(self.style.draw(rate, x, gates))
+        return self.masks[-1]
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("every_step", [False, True])
+@pytest.mark.parametrize("gates", ["tied", "untied"])
+def test_all_layers_against_the_equations(cell, gates, every_step, bidirectional, literal_layer):
+    plain, layer = make(cell, num_layers=2, bidirectional=bidirectional)
+    recorded = layer.style = Recorded(MaskStyle("bernoulli", every_step, gates))
+    directions = 2 if bidirectional else 1
+    x, state = torch.randn(TIME, BATCH, INPUTS).double(), make_state(cell, 2 * directions)
+    outputs, last = layer(x, state)
+    masks = iter(recorded.masks)
+    h, c = state if cell == "lstm" else (state, [None] * 2 * directions)
+    ends, below, number = [], x, 0
+    for _ in range(2):
+        sides = []
+        for direction in range(directions):
+            seen = below.flip(0) if direction else below
+            first = h[number], c[number]
+            weights = plain.all_weights[number]
+            read, *end = literal_layer(cell, seen, first, weights, next(masks), next(masks))
+            sides.append(read.flip(0) if direction else read)
+            ends.append(end)
+            number += 1
+        below = torch.cat(sides, -1)
+    torch.testing.assert_close(outputs, below, rtol=1e-10, atol=1e-12)
+    expected = [torch.stack(part) for part in zip(*ends, strict=True) if part[0] is not None]
+    assert_same(last, expected)
+    # The masks are of the right kind, and no two are the same.
+    steps, of_gates = TIME if every_step else 1, GATES[cell] if gates == "untied" else 1
+    for mask in recorded.masks:
+        assert mask.shape[0] == steps
+        assert mask.dim() == (4 if of_gates > 1 else 3)
+    assert len(recorded.masks) == 4 * directions
+
+
+def test_untied_gates_have_masks_of_their_own_and_tied_ones_do_not(cell):
+    wide = torch.empty(TIME, BATCH, 50)
+    mask = MaskStyle(gates="untied").draw(0.5, wide, GATES[cell])
+    patterns = {tuple(row.tolist()) for row in mask.flatten(0, -2)}
+    assert len(patterns) == GATES[cell] * BATCH
+    assert MaskStyle(gates="tied").draw(0.5, wide, GATES[cell]).dim() == 3
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+@pytest.mark.parametrize("options", [{}, {"batch_first": True}, {"bidirectional": True}], ids=str)
+def test_in_evaluation_and_without_rates_it_is_torchs_layer(cell, layers, options):
+    plain, layer = make(cell, num_layers=layers, **options)
+    x = torch.randn(TIME, BATCH, INPUTS).double()
+    assert_same(layer.eval()(x), plain(x))
+    never_drop(layer.train())
+    assert_same(layer(x), plain(x))
+
+
+@pytest.mark.parametrize("batch_first", [False, True])
+@pytest.mark.parametrize("with_state", [False, True])
+def test_shapes_are_those_of_torchs_layer(cell, batch_first, with_state):
+    # Rates so small that nothing is dropped let the masked path give what torch's gives.
+    options = {"num_layers": 2, "batch_first": batch_first}
+    plain, layer = make(cell, input_rate=1e-18, recurrent_rate=1e-18, **options)
+    x = torch.randn(TIME, BATCH, INPUTS).double()
+    state = make_state(cell, 2, batch=TIME if batch_first else BATCH) if with_state else None
+    assert_same(layer(x, state), plain(x, state))
+    single = state
+    if with_state:
+        single = tuple(part[:, 0] for part in state) if cell == "lstm" else state[:, 0]
+    assert_same(layer(x[0], single), plain(x[0], single))
+
+
+def test_without_biases(cell):
+    plain, layer = make(cell, input_rate=1e-18, recurrent_rate=1e-18, bias=False)
+    x = torch.randn(TIME, BATCH, INPUTS).double()
+    assert_same(layer(x), plain(x))
+
+
+def test_wrong_shapes_are_refused_as_torch_refuses_them(cell):
+    plain, layer = make(cell)
+    for wrong in (torch.randn(TIME, BATCH, INPUTS + 1).double(), torch.randn(2, 2, 2, INPUTS)):
+        for one in (plain, layer):
+            with pytest.raises((RuntimeError, ValueError)):
+                one(wrong)
+    with pytest.raises(RuntimeError, match="hidden"):
+        layer(torch.randn(TIME, BATCH, INPUTS).double(), make_state(cell, 3))
+
+
+def test_masks_last_for_a_sequence_differ_between_sequences_and_are_new_each_time(cell):
+    # Two equal sequences side by side tell masks apart; a change of step would, too.
+    _, layer = make(cell, recurrent_rate=0.5)
+    recorded = layer.style = Recorded(MaskStyle())
+    x = torch.randn(TIME, 1, INPUTS).double().expand(TIME, 40, INPUTS)
+    outputs, _ = layer(x)
+    assert len({tuple(row) for row in outputs[-1].tolist()}) > 20
+    again, _ = layer(x)
+    assert not torch.equal(again, outputs)
+    assert [len(mask) for mask in recorded.masks] == [1] * 4
+    assert not torch.equal(recorded.masks[0], recorded.masks[2])
+
+
+def test_reading_in_two_cuts_with_the_same_masks_is_reading_at_once(cell):
+    _, layer = make(cell, num_layers=2)
+    x = torch.randn(TIME, BATCH, INPUTS).double()
+    start = torch.get_rng_state()
+    whole, last = layer(x)
+    torch.set_rng_state(start)
+    first, state = layer(x[:2])
+    torch.set_rng_state(start)
+    second, final = layer(x[2:], state)
+    assert_same((torch.cat([first, second]), final), (whole, last))
+
+
+def test_parameters_are_shared_and_nothing_random_is_used_to_make_it(cell):
+    plain = KINDS[cell](INPUTS, HIDDEN, num_layers=2).eval()
+    plain.bias_hh_l0.requires_grad_(False)
+    before = torch.get_rng_state()
+    layer = masked_recurrent(plain, 0.5, 0.5, MaskStyle())
+    assert torch.equal(torch.get_rng_state(), before)
+    assert isinstance(layer, KINDS[cell])
+    assert not layer.training
+    assert list(layer.state_dict()) == list(plain.state_dict())
+    shared = dict(plain.named_parameters())
+    assert all(parameter is shared[name] for name, parameter in layer.named_parameters())
+    layer.train()(torch.randn(TIME, BATCH, INPUTS))[0].sum().backward()
+    assert plain.bias_hh_l0.grad is None
+    assert all(p.grad is not None for p in plain.parameters() if p.requires_grad)
+    other = copy.deepcopy(layer)
+    assert other.rate == 0.5
+    assert other.weight_hh_l0 is not plain.weight_hh_l0
+
+
+def test_the_layer_counts_as_one_that_drops(cell):
+    _, layer = make(cell, num_layers=1, input_rate=0.0)
+    module = nn.Sequential(nn.Linear(2, 2), layer).eval()
+    assert dropout_layers(module) == [layer]
+    with dropping(module):
+        assert layer.training
+        assert not module.training
+    never_drop(layer)
+    assert dropout_layers(module) == []
+
+
+def test_what_masks_cannot_be_put_on():
+    class Own(nn.LSTM):
+        pass
+
+    style = MaskStyle()
+    for layer, words in (
+        (nn.RNN(2, 3, nonlinearity="relu"), "relu"),
+        (nn.LSTM(2, 3, proj_size=1), "proj_size 1"),
+        (Own(2, 3), "Own"),
+    ):
+        with pytest.raises(ConfigError, match=words):
+            masked_recurrent(layer, 0.5, 0.5, style)
+    layer = masked_recurrent(nn.GRU(2, 3), 0.5, 0.5, style)
+    packed = pack_sequence([torch.randn(3, 2), torch.randn(1, 2)])
+    with pytest.raises(ConfigError, match="PackedSequence"):
+        layer(packed)
+    layer.eval()(packed)  # torch's own layer knows what to do
