@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Iterator
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -88,6 +90,34 @@ def _cut_evenly(stream: Tensor, streams: int, unroll: int) -> Iterator[Evaluatio
         mask = step[:, None] < lengths
         place = (starts + step[:, None]).clamp(max=predictions - 1)
         yield EvaluationBatch(stream[place], stream[place + 1], mask)
+
+
+def shuffling(seed: int, epoch: int) -> torch.Generator:
+    """The randomness in the order of an epoch's examples: a pure function of the two numbers."""
+    for name, number in (("seed", seed), ("epoch", epoch)):
+        if number < 0:
+            raise ConfigError(f"{name} is {number}; it has to be 0 or more")
+    mixed = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(b"shuffle"), epoch))
+    return torch.Generator().manual_seed(int(mixed.generate_state(1, np.uint64)[0]))
+
+
+def by_like_length(
+    lengths: Tensor, batch_size: int, generator: torch.Generator, block: int = 16
+) -> Tensor:
+    """The numbers `[minibatches, batch_size]` of sequences of these lengths, for one epoch.
+
+    Sequences of like length share a minibatch, so that few words are read for nothing: they are
+    shuffled, sorted by length within blocks of `block` minibatches, and the minibatches shuffled
+    again. A block is to be large enough to find sequences of like length, and small enough that a
+    minibatch is another one in every epoch. The tail that does not fill a minibatch is left out.
+    """
+    count = len(lengths) // batch_size
+    shuffled = torch.randperm(len(lengths), generator=generator)[: count * batch_size]
+    on_cpu = lengths.cpu()
+    blocks = torch.split(shuffled, block * batch_size)
+    like = torch.cat([block[on_cpu[block].argsort(stable=True)] for block in blocks])
+    order = torch.randperm(count, generator=generator)
+    return like.view(count, batch_size)[order].to(lengths.device)
 
 
 def _require_positive(**numbers: int) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import importlib.util
 import math
-import zlib
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,7 +14,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bayesrnn.data.batches import Batch
+from bayesrnn.data.batches import Batch, shuffling
 from bayesrnn.data.corpora import find_published, published_file
 from bayesrnn.data.files import read_bytes
 from bayesrnn.errors import ConfigError, CorpusError, MissingExtraError
@@ -167,19 +166,15 @@ class ShuffledBatches:
     """
 
     def __init__(self, images: ImageSet, batch_size: int, seed: int, epoch: int) -> None:
-        given = (("batch size", batch_size, 1), ("seed", seed, 0), ("epoch", epoch, 0))
-        for name, number, least in given:
-            if number < least:
-                raise ConfigError(f"{name} is {number}; it has to be {least} or more")
+        if batch_size < 1:
+            raise ConfigError(f"batch size is {batch_size}; it has to be 1 or more")
         self._count = len(images) // batch_size
         if not self._count:
             raise CorpusError(
                 f"there are {len(images):,} images to train on, but one minibatch needs "
                 f"{batch_size:,}; give more images or a smaller --batch-size"
             )
-        mixed = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(b"shuffle"), epoch))
-        generator = torch.Generator().manual_seed(int(mixed.generate_state(1, np.uint64)[0]))
-        self._order = torch.randperm(len(images), generator=generator)
+        self._order = torch.randperm(len(images), generator=shuffling(seed, epoch))
         self._images = images
         self.sequences = batch_size
         self.steps = 1

@@ -8,7 +8,15 @@ from bayesrnn.evaluation.bound import (
     text_minibatches,
 )
 from bayesrnn.evaluation.calibration import Reliability, reliability
-from bayesrnn.evaluation.classification import Classification, calibration_error, classification
+from bayesrnn.evaluation.caption_bootstrap import Difference, paired_bootstrap
+from bayesrnn.evaluation.caption_scores import CaptionScores, bleu, score_captions
+from bayesrnn.evaluation.classification import (
+    Classification,
+    calibration_error,
+    classification,
+    score_probabilities,
+)
+from bayesrnn.evaluation.consensus import CaptionIndex, consensus_captions, nearest_images
 from bayesrnn.evaluation.detection import (
     Detection,
     Interval,
@@ -25,6 +33,7 @@ from bayesrnn.evaluation.dynamic import (
 )
 from bayesrnn.evaluation.inspection import Inspection, inspect_words
 from bayesrnn.evaluation.likelihood import Likelihood, likelihood, target_log_probs
+from bayesrnn.evaluation.numbers import INTERVALS, NumberFigures, number_figures
 from bayesrnn.evaluation.prediction import Prediction, predict
 from bayesrnn.evaluation.reading import (
     Way,
@@ -35,20 +44,35 @@ from bayesrnn.evaluation.reading import (
     word_figures,
 )
 from bayesrnn.evaluation.regression import Regression, RegressionPrediction
+from bayesrnn.evaluation.segments import (
+    PredictedLabels,
+    PredictedNumbers,
+    predict_labels,
+    predict_numbers,
+    segment_minibatches,
+    segment_nll,
+)
 from bayesrnn.evaluation.selective import RiskCoverage, risk_coverage
 from bayesrnn.evaluation.temperature import TemperatureFit
 from bayesrnn.evaluation.uncertainty import Level, RunUncertainty, ShiftFigures, StreamFigures
 
 __all__ = [
+    "INTERVALS",
     "BoundedLikelihood",
+    "CaptionIndex",
+    "CaptionScores",
     "Classification",
     "Detection",
+    "Difference",
     "Draws",
     "GradientDescent",
     "Inspection",
     "Interval",
     "Level",
     "Likelihood",
+    "NumberFigures",
+    "PredictedLabels",
+    "PredictedNumbers",
     "Prediction",
     "Regression",
     "RegressionPrediction",
@@ -61,8 +85,10 @@ __all__ = [
     "TemperatureFit",
     "Way",
     "WordFigures",
+    "bleu",
     "calibration_error",
     "classification",
+    "consensus_captions",
     "detection",
     "dynamic_log_probs",
     "entropy",
@@ -71,13 +97,22 @@ __all__ = [
     "inspect_words",
     "likelihood",
     "likelihood_bound",
+    "nearest_images",
     "networks_to_read",
+    "number_figures",
+    "paired_bootstrap",
     "predict",
+    "predict_labels",
+    "predict_numbers",
     "readings",
     "reliability",
     "require_window",
     "require_words",
     "risk_coverage",
+    "score_captions",
+    "score_probabilities",
+    "segment_minibatches",
+    "segment_nll",
     "side_by_side",
     "target_log_probs",
     "text_minibatches",

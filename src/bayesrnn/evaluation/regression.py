@@ -78,6 +78,10 @@ class RegressionPrediction:
             raise ConfigError(f"level is {level:g}; it has to be between 0 and 1")
         return self._mixture.quantile(level)
 
+    def log_density(self, value: Tensor) -> Tensor:
+        """The logarithm of the mixture's density at `value`: as exact as `quantile`."""
+        return self._mixture.log_density(value)
+
     def interval(self, share: float = 0.95) -> tuple[Tensor, Tensor]:
         """The bounds between which the truth lies with probability `share`, tails equal."""
         if not 0 < share < 1:
@@ -144,6 +148,12 @@ class _Mixture:
             below = tail > wanted if upper else tail < wanted
             low, high = torch.where(below, middle, low), torch.where(below, high, middle)
         return high
+
+    def log_density(self, value: Tensor) -> Tensor:
+        weights, means, variances = self._stacked()
+        squares = (value - means).square() / variances
+        logs = weights.log() - (squares + (2 * math.pi * variances).log()) / 2
+        return logs.logsumexp(0) - weights.sum(0).log()
 
     def _stacked(self) -> tuple[Tensor, Tensor, Tensor]:
         return torch.stack(self._weights), torch.stack(self._means), torch.stack(self._variances)

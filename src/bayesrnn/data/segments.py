@@ -1,0 +1,142 @@
+"""Texts cut into segments, each an example with its text's target, and their minibatches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+from torch import Tensor
+
+from bayesrnn.data.batches import by_like_length, shuffling
+from bayesrnn.errors import ConfigError, CorpusError
+
+
+class SegmentBatch(NamedTuple):
+    """Words `[time, batch]`, how many of each column count, and the targets `[batch]`.
+
+    Below its last word a column is filled with any words; nothing may depend on them.
+    """
+
+    words: Tensor
+    lengths: Tensor
+    targets: Tensor
+
+
+@dataclass(frozen=True)
+class Segments:
+    """The segments of some texts, in order.
+
+    words: int64 `[words]`, those of all texts one after the other.
+    starts, lengths: int64 `[segments]`, where a segment begins, and its words.
+    texts: int64 `[segments]`, the number of the text that a segment is from.
+    targets: `[texts]`, float64 for numbers, int64 for labels.
+    """
+
+    words: Tensor
+    starts: Tensor
+    lengths: Tensor
+    texts: Tensor
+    targets: Tensor
+
+    @classmethod
+    def cut(cls, texts: Sequence[Tensor], targets: Tensor, longest: int) -> Segments:
+        """Cut each text into as few segments of up to `longest` words as can be.
+
+        The segments of a text are as long as each other, give or take a word: a short rest would
+        be an example of its own, and count in the mean over the text's segments like a long one.
+        """
+        if longest < 1:
+            raise ConfigError(f"--segment is {longest}; it has to be 1 or more")
+        if not len(texts) == len(targets) > 0 or not all(map(len, texts)):
+            raise CorpusError("texts to cut need at least one word and a target each")
+        lengths, numbers = [], []
+        for number, text in enumerate(texts):
+            parts = -(-len(text) // longest)
+            shorter, longer_parts = divmod(len(text), parts)
+            lengths += [shorter + (part < longer_parts) for part in range(parts)]
+            numbers += [number] * parts
+        long = torch.tensor(lengths)
+        return cls(
+            torch.cat(list(texts)), long.cumsum(0) - long, long, torch.tensor(numbers), targets
+        )
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def batch(self, chosen: Tensor) -> SegmentBatch:
+        """The segments with these numbers, side by side."""
+        starts, lengths = self.starts[chosen], self.lengths[chosen]
+        step = torch.arange(int(lengths.max()), device=starts.device)
+        places = (starts + step[:, None]).clamp(max=len(self.words) - 1)
+        return SegmentBatch(self.words[places], lengths, self.targets[self.texts[chosen]])
+
+    def by_length(self, batch_size: int) -> Iterator[Tensor]:
+        """The numbers of all segments, those of like length together."""
+        return iter(torch.split(self.lengths.argsort(stable=True), batch_size))
+
+    def mean_by_text(self, values: Tensor) -> Tensor:
+        """The mean over the segments of each text of `values` `[segments, ...]`."""
+        texts, count = self.texts.to(values.device), len(self.targets)
+        sums = values.new_zeros(count, *values.shape[1:]).index_add(0, texts, values)
+        counts = torch.bincount(texts, minlength=count)
+        means: Tensor = sums / counts.view(-1, *[1] * (values.dim() - 1))
+        return means
+
+    def first_texts(self, count: int) -> Segments:
+        """The segments of the first `count` texts."""
+        kept = int((self.texts < count).sum())
+        ends = self.starts[:kept] + self.lengths[:kept]
+        return Segments(
+            words=self.words[: int(ends[-1])],
+            starts=self.starts[:kept],
+            lengths=self.lengths[:kept],
+            texts=self.texts[:kept],
+            targets=self.targets[:count],
+        )
+
+    def with_targets(self, targets: Tensor) -> Segments:
+        """The same segments with other targets for their texts."""
+        return replace(self, targets=targets)
+
+    def to(self, device: torch.device) -> Segments:
+        """The same segments on a device."""
+        parts = (self.words, self.starts, self.lengths, self.texts, self.targets)
+        return Segments(*(part.to(device) for part in parts))
+
+
+class BucketedBatches:
+    """The minibatches of one epoch, by number: each segment at most once, in random order.
+
+    Segments of like length share a minibatch, so that few words are read for nothing: the segments
+    are shuffled, sorted by length within blocks of some minibatches, and the minibatches shuffled
+    again. All is a pure function of `seed` and `epoch`, so a run that is resumed sees the same.
+    The tail that does not fill a minibatch is left out of this epoch; it is another one in the
+    next.
+    """
+
+    def __init__(self, segments: Segments, batch_size: int, seed: int, epoch: int) -> None:
+        if batch_size < 1:
+            raise ConfigError(f"batch size is {batch_size}; it has to be 1 or more")
+        count = len(segments) // batch_size
+        if not count:
+            raise CorpusError(
+                f"there are {len(segments):,} segments of text to train on, but one minibatch "
+                f"needs {batch_size:,}; give more texts or a smaller --batch-size"
+            )
+        self._chosen = by_like_length(segments.lengths, batch_size, shuffling(seed, epoch))
+        self._segments = segments
+        self.sequences = batch_size
+        self.steps = 1
+
+    def __len__(self) -> int:
+        return len(self._chosen)
+
+    def __getitem__(self, number: int) -> SegmentBatch:
+        if not 0 <= number < len(self):
+            raise IndexError(f"minibatch {number} of {len(self)}")
+        return self._segments.batch(self._chosen[number])
+
+    def __iter__(self) -> Iterator[SegmentBatch]:
+        return (self[number] for number in range(len(self)))

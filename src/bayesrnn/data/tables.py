@@ -1,0 +1,155 @@
+"""A user's own texts and targets, from a table in a CSV file."""
+
+from __future__ import annotations
+
+import csv
+import io
+import math
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Final, NamedTuple
+
+from bayesrnn.data.text import read_text
+from bayesrnn.errors import ConfigError, CorpusError
+
+#: What the column of the targets may be called where the user does not say.
+TARGET_NAMES: Final = ("rating", "score", "number", "label", "target")
+TARGET_KINDS: Final = ("auto", "number", "label")
+
+_TEXT_NAME = "text"
+
+
+class TextTable(NamedTuple):
+    """Texts, for each a number or a label, and the number of its row."""
+
+    texts: list[str]
+    targets: list[float] | list[str]
+    rows: list[int]
+
+
+def read_table(
+    path: Path,
+    text_column: str | None = None,
+    target_column: str | None = None,
+    kind: str = "auto",
+) -> TextTable:
+    """Read a CSV file: UTF-8, a header line, commas, quotes around what has commas or line breaks.
+
+    Columns left out are found by their names, `text` and one of `TARGET_NAMES`; in a table of two
+    columns, one that is known tells the other. `kind` says what targets are: "number", "label", or
+    "auto" for numbers where all are. Rows are counted as a spreadsheet does: the header is row 1.
+    """
+    rows = _rows(path)
+    header = next(rows, (0, []))[1]
+    names = [name.strip() for name in header]
+    if not any(names):
+        raise CorpusError(f"{path} is empty; give a CSV file with a header line")
+    text, target = _columns(path, names, text_column, target_column)
+    texts, targets, numbers = list[str](), list[str](), list[int]()
+    for number, row in rows:
+        if len(row) != len(names):
+            raise CorpusError(
+                f"{path}, row {number}: it has {len(row)} columns, but the header has "
+                f"{len(names)}; put quotes around a text with commas"
+            )
+        texts.append(row[text])
+        targets.append(row[target].strip())
+        numbers.append(number)
+        if not targets[-1]:
+            raise CorpusError(
+                f"{path}, row {number}: the column {names[target]!r} is empty; "
+                "give each text a number or a label"
+            )
+    if not texts:
+        raise CorpusError(f"{path} has a header line and no rows; give one row for each text")
+    return TextTable(texts, _targets(path, targets, numbers, kind), numbers)
+
+
+def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+    """The rows that are not blank, with their numbers from 1."""
+    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    number = 0
+    while True:
+        number += 1
+        try:
+            row = next(reader, None)
+        except csv.Error as error:
+            raise CorpusError(
+                f"{path}, row {number} (line {reader.line_num}): {error}; it has to be a CSV file "
+                "with commas between columns, and quotes around a text with commas or line breaks"
+            ) from None
+        if row is None:
+            return
+        if row:
+            yield number, row
+
+
+def _columns(
+    path: Path, names: Sequence[str], text: str | None, target: str | None
+) -> tuple[int, int]:
+    text_place = _place(path, names, text, "--text-column")
+    target_place = _place(path, names, target, "--target-column")
+    folded = [name.casefold() for name in names]
+    if text_place is None and _TEXT_NAME in folded:
+        text_place = folded.index(_TEXT_NAME)
+    if target_place is None:
+        known = [folded.index(name) for name in TARGET_NAMES if name in folded]
+        target_place = next((place for place in known if place != text_place), None)
+    if len(names) == 2 and (text_place is None) != (target_place is None):
+        known_place = target_place if text_place is None else text_place
+        other = 1 - known_place if known_place is not None else None
+        text_place, target_place = (
+            other if text_place is None else text_place,
+            other if target_place is None else target_place,
+        )
+    if text_place is None:
+        raise ConfigError(
+            f"{path} has no column {_TEXT_NAME!r}; it has: {', '.join(names)}; "
+            "say which one holds the texts with --text-column"
+        )
+    if target_place is None:
+        raise ConfigError(
+            f"{path} has no column {' or '.join(TARGET_NAMES)}; it has: {', '.join(names)}; "
+            "say which one is to be predicted with --target-column"
+        )
+    if text_place == target_place:
+        raise ConfigError(
+            f"the column {names[text_place]!r} of {path} cannot be text and target at once; "
+            "give --text-column and --target-column"
+        )
+    return text_place, target_place
+
+
+def _place(path: Path, names: Sequence[str], wanted: str | None, flag: str) -> int | None:
+    if wanted is None:
+        return None
+    if wanted not in names:
+        raise ConfigError(
+            f"{flag} is {wanted!r}, but the columns of {path} are: {', '.join(names)}"
+        )
+    return names.index(wanted)
+
+
+def _targets(
+    path: Path, targets: list[str], rows: Sequence[int], kind: str
+) -> list[float] | list[str]:
+    found = [_number(target) for target in targets]
+    right = [number for number in found if number is not None]
+    if kind == "label" or (kind == "auto" and len(right) <= len(found) / 2):
+        return targets
+    if len(right) < len(found):
+        wrong = found.index(None)
+        advice = "; give --target label if these are labels" if kind == "auto" else ""
+        raise CorpusError(
+            f"{path}, row {rows[wrong]}: {targets[wrong]!r} is not a number, as "
+            f"{len(right):,} of {len(found):,} targets are{advice}"
+        )
+    return right
+
+
+def _number(text: str) -> float | None:
+    try:
+        number = float(text)
+    except ValueError:
+        return None
+    return number if math.isfinite(number) else None
