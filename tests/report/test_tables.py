@@ -223,3 +223,35 @@ class _Cells(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.inside:
             self.found[-1] += data
+
+
+@pytest.mark.parametrize(
+    ("target", "figure", "note", "shown"),
+    [
+        ('{"kind": "number", "mean": 0.5, "sd": 0.2}', "rmse", "RMSE;", "0.1357"),
+        ('{"kind": "label", "labels": ["a", "b"]}', "error", "error in %;", "13.57"),
+    ],
+)
+def test_readers_of_texts_are_compared_by_what_they_predict(
+    make_run: MakeRun, target: str, figure: str, note: str, shown: str
+) -> None:
+    runs = []
+    for name, words in (("a", "one\ntwo\n"), ("b", "one\n")):
+        found = {"test-mean": {figure: 0.25, "samples": 0, "split": "test", "inference": "mean"}}
+        run = make_run(name, valid=(), results=found, task="sentiment", data="scale")
+        (run / "target.json").write_text(target)
+        (run / "vocabulary.txt").write_text(words)
+        records = [
+            {"kind": "train", "epoch": 1, "step": 1, "segments_per_second": 120},
+            {"kind": "epoch", "epoch": 1, "step": 9, f"valid_{figure}": 0.1357,
+             f"train_{figure}": 0.1},
+        ]  # fmt: skip
+        (run / "metrics.jsonl").write_text("".join(json.dumps(r) + "\n" for r in records))
+        runs.append(run)
+    table = compared(*runs)
+    row = dict(zip(table.header, table.rows[0], strict=True))
+    tenth, quarter = ("0.1000", "0.2500") if figure == "rmse" else ("10.00", "25.00")
+    assert (row["valid"], row["train"], row["test"]) == (shown, tenth, quarter)
+    assert row["segments/s"] == "120"
+    assert any(line.startswith(note) and "with the mean" in line for line in table.notes)
+    assert not any("different" in line for line in table.notes), "other words, the same problem"

@@ -12,6 +12,7 @@ from bayesrnn.report.inspection import (
     inspection_text,
 )
 from bayesrnn.report.page import comparison_page, curves
+from bayesrnn.report.predictions import predicted_labels_table, predicted_numbers_table
 from bayesrnn.report.pruning import (
     Curve,
     KeptQuality,
@@ -21,6 +22,15 @@ from bayesrnn.report.pruning import (
     pruning_page,
     pruning_text,
 )
+from bayesrnn.report.reproduction import (
+    GapLevel,
+    PruningFigures,
+    ReproducedRun,
+    Reproduction,
+    Speed,
+)
+from bayesrnn.report.reproduction_page import reproduction_markdown, reproduction_page
+from bayesrnn.report.reproduction_tables import results_table
 from bayesrnn.report.summaries import EpochPoint, RunSummary, read_summary
 from bayesrnn.report.tables import Table, comparable_groups, comparison_table, distinct_names
 from bayesrnn.report.uncertainty import uncertainty_tables, uncertainty_text
@@ -29,6 +39,7 @@ from bayesrnn.report.uncertainty_page import uncertainty_page
 __all__ = [
     "Curve",
     "EpochPoint",
+    "GapLevel",
     "InspectedText",
     "InspectedWord",
     "KeptQuality",
@@ -36,10 +47,14 @@ __all__ = [
     "NextWord",
     "PrunedFile",
     "PrunedRun",
+    "PruningFigures",
     "Reference",
+    "ReproducedRun",
+    "Reproduction",
     "RunSummary",
     "Section",
     "Series",
+    "Speed",
     "Table",
     "comparable_groups",
     "comparison_page",
@@ -52,9 +67,14 @@ __all__ = [
     "line_chart",
     "marked_html",
     "marked_text",
+    "predicted_labels_table",
+    "predicted_numbers_table",
     "pruning_page",
     "pruning_text",
     "read_summary",
+    "reproduction_markdown",
+    "reproduction_page",
+    "results_table",
     "uncertainty_page",
     "uncertainty_tables",
     "uncertainty_text",

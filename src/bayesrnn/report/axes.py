@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Literal
 
 import numpy as np
@@ -84,6 +84,11 @@ def step_axis(values: Sequence[float]) -> Axis:
     stops = sorted(set(values)) or [0.0, 1.0]
     ticks = (*stops[: -1 : math.ceil(len(stops) / _MOST_STEPS)], stops[-1])
     return Axis(stops[0], stops[-1], ticks, "steps")
+
+
+def draw_axis(values: Sequence[float]) -> Axis:
+    """An axis for numbers of draws; 0 is the mean network."""
+    return replace(step_axis(values), words={0: "mean"})
 
 
 def tick_text(value: float) -> str:

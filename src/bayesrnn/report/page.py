@@ -7,7 +7,7 @@ from bayesrnn.report.charts import Series, line_chart
 from bayesrnn.report.document import Section, document
 from bayesrnn.report.summaries import RunSummary
 from bayesrnn.report.tables import comparable_groups, comparison_table, distinct_names
-from bayesrnn.report.words import escaped, perplexity_text
+from bayesrnn.report.words import escaped
 
 
 def comparison_page(summaries: Sequence[RunSummary], sections: Sequence[Section] = ()) -> str:
@@ -21,7 +21,7 @@ def comparison_page(summaries: Sequence[RunSummary], sections: Sequence[Section]
         Section("Results", table),
         Section("Learning curves", "".join(curves([summaries[i] for i in g]) for g in groups)),
         *sections,
-        Section("Settings, and how to run it again", _settings(summaries)),
+        Section("Settings, and how to run it again", run_settings(summaries)),
     ]
     corpora = ", ".join(dict.fromkeys(summary.data for summary in summaries))
     runs = "1 run" if len(summaries) == 1 else f"{len(summaries)} runs"
@@ -44,14 +44,15 @@ def curves(summaries: Sequence[RunSummary]) -> str:
     return line_chart(series, title, "epoch", shown)
 
 
-def _settings(summaries: Sequence[RunSummary]) -> str:
+def run_settings(summaries: Sequence[RunSummary]) -> str:
+    """What each run was trained with, and the command that trains it again, as HTML."""
     parts = []
     for name, summary in zip(distinct_names(summaries), summaries, strict=True):
         config = str(summary.path / "config.toml")
         again = ["--config", config, "--out", f"{summary.path}-again"]
         command = shlex.join(["bayesrnn", "train", summary.task, *again])
         best = (
-            f"; best validation {summary.measure.shown} {perplexity_text(summary.best_valid)} "
+            f"; best validation {summary.measure.shown} {summary.measure.text(summary.best_valid)} "
             f"at epoch {summary.best_epoch}"
             if summary.best
             else "; no epoch with a validation figure yet"

@@ -11,7 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from bayesrnn.compression import read_compact
+from bayesrnn.data import Numbers, read_target
 from bayesrnn.errors import RunError
+from bayesrnn.report.words import number_text
 from bayesrnn.training import RunDirectory
 
 if sys.version_info >= (3, 11):
@@ -27,18 +29,29 @@ class Measure:
     key: str
     shown: str
     factor: float = 1.0
+    digits: int = 2
+    #: How the figure on the training set came about.
+    train: str = "while training"
 
     def read(self, figures: Mapping[str, Any], prefix: str = "") -> float | None:
         """The figure in the unit that is shown; None where there is no finite number."""
         number = _number(figures.get(prefix + self.key))
         return None if number is None else number * self.factor
 
+    def text(self, value: float | None) -> str:
+        """A figure in the unit that is shown; `-` where there is none."""
+        return number_text(value, self.digits)
 
-#: By task.
-_MEASURES = {
-    "lm": Measure("perplexity", "perplexity"),
-    "mnist": Measure("error", "error in %", 100),
-}
+
+_PERPLEXITY = Measure("perplexity", "perplexity")
+_ERROR = Measure("error", "error in %", 100)
+_ON_PART = "with the mean, on a part as large"
+_TEXT_RMSE = Measure("rmse", "RMSE", digits=4, train=_ON_PART)
+_TEXT_ERROR = Measure("error", "error in %", 100, train=_ON_PART)
+
+#: Of each task, the entry of its configuration that says what was learnt, and what is counted.
+_DATA = {"lm": "corpus", "mnist": "images", "sentiment": "data"}
+_UNITS = {"lm": "words", "mnist": "images", "sentiment": "segments"}
 
 
 @dataclass(frozen=True)
@@ -62,6 +75,7 @@ class RunSummary:
     #: What was learnt: a corpus, a set of images.
     data: str
     #: Two runs with different vocabularies solve different problems; the corpus says only half.
+    #: (Where a rating or a label is predicted, that tells problems apart, and not the words.)
     vocabulary: str
     method: str
     network: str
@@ -71,9 +85,14 @@ class RunSummary:
     results: Mapping[str, Mapping[str, Any]]
     #: What has to be said with every result.
     settings: str
-    #: Words or images, the median over the training records.
+    #: What is counted (words, images, segments), the median over the training records.
     items_per_second: float | None
     config_text: str
+
+    @property
+    def unit(self) -> str:
+        """What is counted, in the plural."""
+        return _UNITS[self.task]
 
     @property
     def epochs_done(self) -> int:
@@ -127,14 +146,16 @@ def read_summary(path: Path) -> RunSummary:
     config = _config(config_text, path / "config.toml")
     records = run.metrics.read()
     task, options = config.get("task", "lm"), config.get("options", {})
-    measure = _MEASURES[task]
+    measure = _measure(task, path)
     return RunSummary(
         path=path,
         name=path.resolve().name,
         task=task,
         measure=measure,
-        data=_words(config["images" if task == "mnist" else "corpus"]),
-        vocabulary=_vocabulary(path / "vocabulary.txt", config),
+        data=_words(config[_DATA[task]]),
+        vocabulary=_vocabulary(
+            path / ("target.json" if task == "sentiment" else "vocabulary.txt"), config
+        ),
         method=config["method"],
         network=f"{config.get('cell', 'mlp')} {config['layers']}x{config['hidden']}",
         epochs_planned=config["epochs"],
@@ -144,7 +165,7 @@ def read_summary(path: Path) -> RunSummary:
             [f"seed {config['seed']}", _counted(config["epochs"], "epoch"), *_said(options)]
         ),
         items_per_second=_median(
-            record.get("words_per_second", record.get("images_per_second"))
+            record.get(f"{_UNITS[task]}_per_second")
             for record in records
             if record.get("kind") == "train"
         ),
@@ -163,7 +184,7 @@ def _compact_summary(path: Path) -> RunSummary:
         path=path,
         name=path.resolve().name,
         task="lm",
-        measure=_MEASURES["lm"],
+        measure=_PERPLEXITY,
         data=_words(config["corpus"]),
         vocabulary=hashlib.sha256(words.encode()).hexdigest(),
         method="plain",
@@ -185,6 +206,7 @@ def _config(text: str, path: Path) -> dict[str, Any]:
     own: dict[str, dict[str, Any]] = {
         "lm": {"corpus": str | list, "cell": str},
         "mnist": {"images": str},
+        "sentiment": {"data": str, "cell": str},
     }
     task = config.get("task", "lm")
     if task not in own:
@@ -199,6 +221,16 @@ def _config(text: str, path: Path) -> dict[str, Any]:
     if not isinstance(config.get("options", {}), dict):
         raise RunError(f"{path} is damaged: its options are not a table")
     return config
+
+
+def _measure(task: str, path: Path) -> Measure:
+    """How runs of a task are compared; readers of texts by what they predict."""
+    if task == "lm":
+        return _PERPLEXITY
+    if task == "mnist":
+        return _ERROR
+    target = read_target(RunDirectory(path).read_text("target.json"))
+    return _TEXT_RMSE if isinstance(target, Numbers) else _TEXT_ERROR
 
 
 def _vocabulary(path: Path, config: Mapping[str, Any]) -> str:
@@ -228,7 +260,7 @@ def _points(
 
 def _results(folder: Path) -> dict[str, Mapping[str, Any]]:
     results: dict[str, Mapping[str, Any]] = {}
-    figures = {"perplexity", "error", "nll"}
+    figures = {"perplexity", "error", "rmse", "nll"}
     for path in sorted(folder.glob("*.json")):
         try:
             result = json.loads(path.read_bytes())

@@ -9,7 +9,7 @@ from typing import Literal, Protocol
 
 from bayesrnn.errors import RunError
 from bayesrnn.report.summaries import RunSummary
-from bayesrnn.report.words import cells, escaped, perplexity_text, printable, shortened
+from bayesrnn.report.words import cells, escaped, printable, shortened
 
 Align = Literal["left", "right"]
 
@@ -59,10 +59,10 @@ class Table:
         rules = ["---:" if align == "right" else ":---" for align in self.aligns]
         lines = [self.header, rules, *self._marked()]
         made = [
-            f"| {' | '.join(map(str, line) if line is rules else map(_markdown, line))} |"
+            f"| {' | '.join(map(str, line) if line is rules else map(markdown_text, line))} |"
             for line in lines
         ]
-        return "\n".join([*made, *(f"\n{_markdown(note)}" for note in self.notes)]) + "\n"
+        return "\n".join([*made, *(f"\n{markdown_text(note)}" for note in self.notes)]) + "\n"
 
     def html(self) -> str:
         """For a page."""
@@ -111,27 +111,28 @@ def comparison_table(summaries: Sequence[RunSummary]) -> Table:
             summary.method,
             summary.network,
             f"{summary.epochs_done}/{summary.epochs_planned}",
-            perplexity_text(summary.best.train if summary.best else None),
-            perplexity_text(summary.best_valid),
+            summary.measure.text(summary.best.train if summary.best else None),
+            summary.measure.text(summary.best_valid),
         ]
         for name, summary in zip(names, summaries, strict=True)
     ]
     measures = dict.fromkeys(summary.measure.shown for summary in summaries)
     notes = [
         f"{', '.join(measures)}; valid: best epoch, with the mean of the weights; "
-        "train: same epoch, while training"
+        f"train: same epoch, {', '.join(dict.fromkeys(s.measure.train for s in summaries))}"
     ]
     for inference, (title, note) in _TEST_COLUMNS.items():
         found = [summary.result("test", inference) for summary in summaries]
         if any(found):
             header.append(title)
             for row, summary, result in zip(rows, summaries, found, strict=True):
-                shown = perplexity_text(summary.figure(result)) if result else "-"
+                shown = summary.measure.text(summary.figure(result)) if result else "-"
                 draws = f" ({result['samples']})" if result and inference == "samples" else ""
                 row.append(shown + draws)
             if note:
                 notes.append(f"{title}: {note}")
-    header.append("items/s" if len(measures) > 1 else _speed_title(summaries[0]))
+    units = {summary.unit for summary in summaries}
+    header.append("items/s" if len(units) > 1 else f"{units.pop()}/s")
     for row, summary in zip(rows, summaries, strict=True):
         speed = summary.items_per_second
         row.append("-" if speed is None else f"{speed:,.0f}")
@@ -142,10 +143,6 @@ def comparison_table(summaries: Sequence[RunSummary]) -> Table:
     notes += [*_stale_notes(names, summaries), *_corpus_notes(names, summaries)]
     column = header.index("valid")
     return Table(header, rows, aligns, notes, frozenset((row, column) for row in best))
-
-
-def _speed_title(summary: RunSummary) -> str:
-    return "images/s" if summary.task == "mnist" else "words/s"
 
 
 class Named(Protocol):
@@ -231,5 +228,6 @@ def _wrapped(text: str, width: int) -> list[str]:
     return textwrap.wrap(text, width // 2 if wide else width, break_on_hyphens=False)
 
 
-def _markdown(text: str) -> str:
+def markdown_text(text: str) -> str:
+    """The text for a Markdown file, with no sign that would be taken as an order."""
     return re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", printable(text))

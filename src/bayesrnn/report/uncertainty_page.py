@@ -1,11 +1,11 @@
 """The page on the uncertainty of runs: tables, figures, and how to read them."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from functools import partial
 
 from bayesrnn.evaluation.uncertainty import Level, RunUncertainty
-from bayesrnn.report.axes import Axis, even_axis, share_axis, step_axis
+from bayesrnn.report.axes import draw_axis, even_axis, share_axis
 from bayesrnn.report.charts import Reference, Series, line_chart
 from bayesrnn.report.document import Section, document
 from bayesrnn.report.tables import distinct_names
@@ -144,15 +144,11 @@ def _points(levels: Sequence[Level], figure: _Figure) -> _Points:
     return points
 
 
-def _draw_axis(values: Sequence[float]) -> Axis:
-    return replace(step_axis(values), words={0: "mean"})
-
-
 #: A chart over the numbers of draws.
 _by_draws = partial(
     line_chart,
     x_label="draws",
-    x=_draw_axis,
+    x=draw_axis,
     y=even_axis,
     solid="raw",
     dashed="scaled",

@@ -71,6 +71,7 @@ class UncertaintySettings:
     samples: numbers of draws; 0 is the mean network.
     shifts: further texts by corpus name or path, beside the reversed, shuffled and random words.
     random_words: the share of words that is replaced by random ones.
+    only_reversed: leave out the shuffled text and the one with random words: half the work.
     window: words over which scores are averaged before texts are told apart.
     bootstrap: resamples for the intervals.
     temperature_words: words of the validation text to which the temperature is fitted.
@@ -79,6 +80,7 @@ class UncertaintySettings:
     samples: tuple[int, ...] = (0, 1, 2, 5, 10, 20)
     shifts: tuple[str, ...] = ()
     random_words: float = 0.2
+    only_reversed: bool = False
     window: int = 20
     streams: int = 1
     bootstrap: int = 1000
@@ -159,14 +161,12 @@ def _texts(
     vocabulary, streams = trained.vocabulary, RandomStreams(settings.seed)
     regular: Tensor = getattr(corpus, settings.split)
     share = settings.random_words
-    texts = {
-        "": regular,
-        REVERSED: reversed_text(regular),
-        "shuffled": shuffled_text(regular, streams["shuffled"]),
-        f"random {100 * share:g}%": text_with_random_words(
+    texts = {"": regular, REVERSED: reversed_text(regular)}
+    if not settings.only_reversed:
+        texts["shuffled"] = shuffled_text(regular, streams["shuffled"])
+        texts[f"random {100 * share:g}%"] = text_with_random_words(
             regular, share, len(vocabulary), streams["random words"]
-        ),
-    }
+        )
     for given in settings.shifts:
         other = _other_text(given, vocabulary, trained.config.data_dir)
         texts[_free_name(Path(given).name, texts)] = other[: len(regular)]

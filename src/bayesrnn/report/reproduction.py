@@ -1,0 +1,90 @@
+"""What a reproduction of published results has found, as plain values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from bayesrnn.report.summaries import RunSummary
+
+
+@dataclass(frozen=True)
+class GapLevel:
+    """The entropy gap with so many draws, 0 for the mean weights, in nats a word.
+
+    scaled_gap: with the temperature that suits the validation text best; None where not measured.
+    """
+
+    samples: int
+    nll: float
+    entropy: float
+    gap: float
+    scaled_gap: float | None
+
+
+@dataclass(frozen=True)
+class PruningFigures:
+    """What dropping weights costs on the validation text.
+
+    by_ratio, by_magnitude: perplexities by the share that is dropped, lowest |mean| / sigma or
+        smallest weights first; None for one that is not finite.
+    within: the largest share that costs at most 1% in perplexity, and the perplexity there.
+    """
+
+    by_ratio: Mapping[float, float | None]
+    by_magnitude: Mapping[float, float | None]
+    within: tuple[float, float]
+
+
+@dataclass(frozen=True)
+class ReproducedRun:
+    """One run of the reproduction.
+
+    epochs: those planned, in all rounds of the method.
+    settings: what tells runs apart that only differ in their seed from those that differ in more.
+    figures: perplexities at the best epoch, by "valid-mean", "test-draws" and the like.
+    draws: how many are behind the averaged ones.
+    dynamic: the settings of dynamic evaluation in words.
+    asked: what is different from what was asked for.
+    departures: what is different from the published set-up.
+    """
+
+    summary: RunSummary
+    seed: int
+    epochs: int
+    settings: str
+    figures: Mapping[str, float]
+    draws: int = 0
+    dynamic: str = ""
+    asked: tuple[str, ...] = ()
+    departures: tuple[str, ...] = ()
+    gaps: tuple[GapLevel, ...] = ()
+    pruning: PruningFigures | None = None
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder."""
+        return self.summary.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done."""
+        return self.summary.epochs_done >= self.epochs
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Training at medium size against plain training: steps a second, and memory at the peak."""
+
+    ratio: float
+    memory_ratio: float
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """All that was found. `missing`: runs that were asked for and are not begun."""
+
+    size: str
+    command: str
+    runs: Sequence[ReproducedRun]
+    missing: Sequence[str] = ()
+    skipped: Sequence[str] = ()
+    speeds: Mapping[str, Speed] = field(default_factory=dict)

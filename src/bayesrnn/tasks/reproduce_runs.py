@@ -1,0 +1,159 @@
+"""A run of a reproduction: how far it is, and how it differs from what was asked and published."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from bayesrnn.errors import RunError
+from bayesrnn.random import RandomStreams
+from bayesrnn.report import RunSummary, read_summary
+from bayesrnn.tasks.language_model import LanguageModelTask, train_language_model
+from bayesrnn.tasks.language_model_config import LanguageModelConfig
+from bayesrnn.tasks.options import from_toml
+from bayesrnn.tasks.reproduce_options import PtbRequest
+from bayesrnn.tasks.runs import RunArguments, make_method
+from bayesrnn.training import CheckpointStore, RunDirectory
+
+#: Options that say nothing about the results.
+_MACHINE = ("data_dir", "device", "threads", "save_minutes", "tensorboard")
+
+#: The size at which each method was published with the recipe that ours follows.
+_PUBLISHED_SIZES = {"plain": "small", "dropout": "medium", "bbb": "medium", "sharpened": "medium"}
+
+_GROUPINGS = {
+    "row": "mixture prior per row, as in the authors' code; the paper's formula is per weight",
+    "weight": "mixture prior per weight, as in the paper's formula; the authors' code is per row",
+    "tensor": "mixture prior per tensor; the paper's formula is per weight, the code per row",
+}
+_NOT_SAID = {
+    "sharpened": (
+        "rate of the steps eta and clipping of the gradient that sharpens: ours, the paper does "
+        "not say",
+    ),
+    "variational-dropout": ("schedule and rates: ours, not those of Gal & Ghahramani 2016",),
+}
+
+
+@dataclass(frozen=True)
+class RunState:
+    """How far a run is.
+
+    wanted: the configuration that was asked for.
+    saved, summary: of the run as it is; None where nothing is saved yet.
+    epochs: those planned, in all rounds of the method.
+    complete: whether all of them are done and saved.
+    """
+
+    path: Path
+    wanted: LanguageModelConfig
+    saved: LanguageModelConfig | None
+    summary: RunSummary | None
+    epochs: int
+    complete: bool
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder."""
+        return self.path.name
+
+    @property
+    def config(self) -> LanguageModelConfig:
+        """The configuration that counts: a run that is begun keeps its own."""
+        return self.saved or self.wanted
+
+    @property
+    def epochs_done(self) -> int:
+        """How many epochs are finished."""
+        return self.summary.epochs_done if self.summary else 0
+
+
+def read_states(request: PtbRequest) -> list[RunState]:
+    """All runs that were asked for, the seeds of a method together."""
+    return [read_state(request, m, seed) for m in request.methods for seed in request.seeds]
+
+
+def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
+    """How far the run of a method and a seed is."""
+    path = request.out / f"{method}-seed{seed}"
+    task = LanguageModelTask()
+    wanted = task.resolve(request.given(method, seed))
+    if path.is_file():
+        raise RunError(f"{path} is a file, where a run is to be; move it, or give another --out")
+    store = CheckpointStore(path)
+    if not store.exists():
+        return RunState(path, wanted, None, None, _all_epochs(wanted), False)
+    saved = task.resolve({}, from_toml(RunDirectory(path).read_config(), f"{path}/config.toml"))
+    for name in ("method", "corpus", "vocabulary_limit"):
+        if getattr(saved, name) != getattr(wanted, name):
+            raise RunError(
+                f"{path} is a run with {name} {_shown(getattr(saved, name))}, where one with "
+                f"{_shown(getattr(wanted, name))} is to be; move it, or give another --out"
+            )
+    summary, epochs = read_summary(path), _all_epochs(saved)
+    # An epoch is logged a moment before it is saved: a run that was killed between is not done.
+    done = summary.epochs_done >= epochs and store.step() >= summary.points[-1].step
+    return RunState(path, wanted, saved, summary, epochs, done)
+
+
+def _all_epochs(config: LanguageModelConfig) -> int:
+    return config.epochs * make_method(config, RandomStreams(config.seed)).rounds
+
+
+def train(request: PtbRequest, state: RunState) -> None:
+    """Start the run, or continue it with its own settings."""
+    config = state.wanted
+    begun = state.saved is not None
+    given = request.machine() if begun else request.given(config.method, config.seed)
+    train_language_model(RunArguments(out=state.path, resume=True), given)
+
+
+def settings_key(config: LanguageModelConfig) -> str:
+    """The same text for runs that differ only in their seed, or in where they were trained."""
+    return repr(sorted((n, _shown(v)) for n, v in _flat(config).items() if n != "seed"))
+
+
+def unlike_asked(state: RunState) -> tuple[str, ...]:
+    """What is different in the run from what was asked for, in words."""
+    return tuple(_differences(_flat(state.config), _flat(state.wanted), "asked for"))
+
+
+def unlike_published(config: LanguageModelConfig) -> tuple[str, ...]:
+    """What is different in the run from the published set-up, in words."""
+    said = list(_NOT_SAID.get(config.method, ()))
+    size = _PUBLISHED_SIZES.get(config.method)
+    if size is None:
+        return tuple(said) or ("not in the paper",)
+    given = {"corpus": ("ptb",), "size": size, "method": config.method}
+    published = _flat(LanguageModelTask().resolve(given))
+    ours = _flat(config)
+    if "antithetic" in published:
+        published["antithetic"] = False  # the mirrored noise is this program's own
+    left_out = ("size", "seed", "prior_per")
+    compared = {name: value for name, value in published.items() if name not in left_out}
+    said = [*_differences(ours, compared, "published"), *said]
+    if ours.get("prior") == "mixture":
+        said.append(_GROUPINGS[ours["prior_per"]])
+    return tuple(said) or ("nothing that the configuration knows of",)
+
+
+def _flat(config: LanguageModelConfig) -> dict[str, Any]:
+    values = {name: value for name, value in vars(config).items() if name not in _MACHINE}
+    options = values.pop("options")
+    return {**values, **options}
+
+
+def _differences(ours: Mapping[str, Any], other: Mapping[str, Any], whose: str) -> list[str]:
+    return [
+        f"{name.replace('_', ' ')} {_shown(ours.get(name))} ({whose}: {_shown(value)})"
+        for name, value in other.items()
+        if _shown(ours.get(name)) != _shown(value)
+    ]
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool) or value is None:
+        return {True: "yes", False: "no", None: "none"}[value]
+    if isinstance(value, float):
+        return f"{value:.4g}"
+    return " ".join(map(str, value)) if isinstance(value, list | tuple) else str(value)
