@@ -31,6 +31,7 @@ LEVELS = (
     ("",),
     ("report",),
     ("tasks",),
+    ("commands",),
     ("cli",),
     ("__main__",),
 )

@@ -6,12 +6,20 @@ from bayesrnn.data import SPLITS
 from bayesrnn.errors import ConfigError
 from bayesrnn.tasks.dynamic import DynamicOptions
 from bayesrnn.tasks.image_evaluation import evaluate_images
-from bayesrnn.tasks.language_model import load_language_model
+from bayesrnn.tasks.language_model import LanguageModelTask, load_language_model
 from bayesrnn.tasks.mnist import MnistTask, load_mnist_run
 from bayesrnn.tasks.rows import Row
 from bayesrnn.tasks.runs import task_name
+from bayesrnn.tasks.sentiment import SentimentTask, load_sentiment_run
+from bayesrnn.tasks.sentiment_evaluation import evaluate_sentiment
 from bayesrnn.tasks.text_evaluation import evaluate_text
 from bayesrnn.training import RunDirectory
+
+#: Tasks whose examples do not follow each other, and what to say of them.
+_NOT_DYNAMIC = {
+    MnistTask.name: "images do not follow each other",
+    SentimentTask.name: "texts with a rating do not follow each other",
+}
 
 
 def evaluate(
@@ -35,9 +43,14 @@ def evaluate(
     if split not in SPLITS:
         raise ConfigError(f"--split is {split}; there are: {', '.join(SPLITS)}")
     in_folder = not run.is_file()
-    if in_folder and task_name(run) == MnistTask.name:
-        if dynamic is not None:
-            raise ConfigError("--dynamic is for language models: images do not follow each other")
+    task = task_name(run) if in_folder else LanguageModelTask.name
+    if dynamic is not None and task in _NOT_DYNAMIC:
+        raise ConfigError(f"--dynamic is for language models: {_NOT_DYNAMIC[task]}")
+    if task == SentimentTask.name:
+        found = evaluate_sentiment(
+            load_sentiment_run(run, checkpoint, device), split, samples, seed
+        )
+    elif task == MnistTask.name:
         found = evaluate_images(load_mnist_run(run, checkpoint, device), split, samples, seed)
     else:
         # Dynamic evaluation learns, so it needs all of the network.

@@ -6,6 +6,7 @@ from typing import Any
 
 from bayesrnn.evaluation import Likelihood
 from bayesrnn.methods import Bounded
+from bayesrnn.tasks.reader_rows import reader_figures, reference_lines
 from bayesrnn.tasks.runs import TrainedRun
 
 #: Draws to average over where an evaluation shows their average unasked.
@@ -74,12 +75,14 @@ def about(trained: TrainedRun[Any], split: str, seed: int) -> Row:
 
 def describe(result: Row) -> str:
     """An evaluation as lines of text."""
-    data = result.get("corpus") or result["images"]
+    data = next(result[key] for key in ("corpus", "images", "data") if key in result)
     rows = result["rows"]
     width = max(len(row["label"]) for row in rows)
-    lines = [f"{row['label']:{width}}  {_figures(row)}" for row in rows]
+    below = "\n" + " " * (width + 2)
+    lines = [f"{row['label']:{width}}  {_figures(row)}".replace("\n", below) for row in rows]
     if any(row["inference"] == "bound" for row in rows):
         lines.append(BOUND_NOTE)
+    lines += reference_lines(result)
     return "\n".join([f"{data} {result['split']}, {result['method']}:", *lines])
 
 
@@ -90,6 +93,8 @@ def _figures(row: Row) -> str:
             f"perplexity {at_most}{row['perplexity']:.2f} ({at_most}{row['nll']:.4f} nats a word"
             f"{_kl(row)}, {row['tokens']:,} words)"
         )
+    if "segments" in row:
+        return reader_figures(row)
     if "error" not in row:
         return f"nll {at_most}{row['nll']:.4f}{_kl(row)} ({row['examples']:,} images)"
     return (

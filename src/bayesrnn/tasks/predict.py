@@ -1,0 +1,150 @@
+"""Predict the rating or the label of texts, and say how sure the run is."""
+
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bayesrnn.data import Labels, Numbers, Segments, read_text, review_words
+from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.evaluation import (
+    Draws,
+    PredictedLabels,
+    PredictedNumbers,
+    networks_to_read,
+    predict_labels,
+    predict_numbers,
+)
+from bayesrnn.progress import progress_bar, say
+from bayesrnn.random import seeded
+from bayesrnn.report import predicted_labels_table, predicted_numbers_table
+from bayesrnn.tasks.output import require_outputs, write_json
+from bayesrnn.tasks.sentiment import TrainedReader, load_sentiment_run
+
+
+def predict_texts(
+    run: Path,
+    text: str | None = None,
+    file: Path | None = None,
+    samples: int = 20,
+    interval: float = 0.9,
+    json: Path | None = None,
+    checkpoint: str = "best",
+    seed: int = 1,
+    device: str = "auto",
+) -> str:
+    """What a run predicts for a text, or for each line of a file, as a table; also as JSON."""
+    if samples < 0:
+        raise ConfigError(f"--samples is {samples}; it has to be 0 (the mean network) or more")
+    if not 0 < interval < 1:
+        raise ConfigError(f"--interval is {interval:g}; it has to be between 0 and 1, such as 0.9")
+    if (text is None) == (file is None):
+        given = "neither" if text is None else "both"
+        raise ConfigError(f'{given} of --text and --file were given; give one: --text "..."')
+    require_outputs(None, json)
+    texts = [text] if text is not None else _lines(file)
+    words = [review_words(one) for one in texts]
+    for number, found in enumerate(words, start=1):
+        if not found:
+            where = f"--text is {text!r}, which" if text is not None else f"line {number} of {file}"
+            raise CorpusError(f"{where} has no words; give a text of at least one word")
+    trained = load_sentiment_run(run, checkpoint, device)
+    result = predicted(trained, texts, words, samples, interval, seed)
+    for number, one in enumerate(result["texts"], start=1):
+        if one["unknown"] == 1:
+            say(
+                f"note: the run knows no word of {_named(number, len(texts))}; the prediction says "
+                "nothing about it"
+            )
+    if json is not None:
+        write_json(result, json)
+    table = predicted_numbers_table if result["target"] == "number" else predicted_labels_table
+    return table(result).text()
+
+
+def predicted(
+    trained: TrainedReader,
+    texts: Sequence[str],
+    words: Sequence[Sequence[str]],
+    samples: int,
+    interval: float,
+    seed: int,
+) -> dict[str, Any]:
+    """The predictions for texts that are cut into words, and how they came about."""
+    vocabulary, target = trained.vocabulary, trained.target
+    segments = Segments.cut(
+        [vocabulary.encode(found) for found in words],
+        torch.zeros(len(words), dtype=torch.double),
+        trained.config.segment,
+    ).to(trained.device)
+    draws = Draws(trained.method, trained.net, samples, seeded(seed))
+    networks = networks_to_read(trained.method, trained.net, samples)
+    with progress_bar(networks * len(segments), " segments", "reading", delay=1.0) as bar:
+        if isinstance(target, Numbers):
+            numbers = predict_numbers(draws, segments, target, bar.update)
+            found = _numbers(numbers, interval)
+        else:
+            found = _labels(predict_labels(draws, segments, bar.update), target)
+    about_texts = [
+        {
+            "text": text,
+            "words": len(of_text),
+            "unknown": sum(word not in vocabulary for word in of_text) / len(of_text),
+        }
+        for text, of_text in zip(texts, words, strict=True)
+    ]
+    return {
+        "run": str(trained.path),
+        "method": trained.config.method,
+        "step": trained.step,
+        "seed": seed,
+        "samples": draws.differing(samples),
+        "target": "number" if isinstance(target, Numbers) else "label",
+        "interval": interval,
+        "texts": [{**one, **of} for one, of in zip(about_texts, found, strict=True)],
+    }
+
+
+def _numbers(numbers: PredictedNumbers, interval: float) -> list[dict[str, Any]]:
+    of = numbers.texts
+    low, high = of.interval(interval)
+    columns = zip(
+        *(t.tolist() for t in (of.mean, low, high, of.total.sqrt(), of.epistemic / of.total)),
+        strict=True,
+    )
+    names = ("score", "low", "high", "deviation", "epistemic_share")
+    return [dict(zip(names, column, strict=True)) for column in columns]
+
+
+def _labels(labels: PredictedLabels, target: Labels) -> list[dict[str, Any]]:
+    rows = zip(*(t.tolist() for t in (labels.texts, labels.total, labels.information)), strict=True)
+    return [
+        {
+            "label": target.names[max(range(len(probabilities)), key=probabilities.__getitem__)],
+            "probabilities": dict(zip(target.names, probabilities, strict=True)),
+            "entropy": entropy,
+            "mutual_information": information,
+        }
+        for probabilities, entropy, information in rows
+    ]
+
+
+def _lines(file: Path | None) -> list[str]:
+    """The lines of a file, or of standard input for `-`; blank ones at the end do not count."""
+    if str(file) == "-":
+        try:
+            text = sys.stdin.read()
+        except UnicodeDecodeError:
+            raise CorpusError("what comes in on standard input is not UTF-8 text") from None
+    else:
+        text = read_text(Path(str(file)))
+    lines = text.rstrip().splitlines()
+    if not lines:
+        raise CorpusError(f"{file} has no text; give a file with one text a line")
+    return lines
+
+
+def _named(number: int, count: int) -> str:
+    return "the text" if count == 1 else f"text {number}"

@@ -1,0 +1,230 @@
+"""The sentiment task: a recurrent network that reads a text and predicts its rating or label.
+
+With the reviews of Pang & Lee (2005) it is the experiment of Gal & Ghahramani (2016).
+"""
+
+import hashlib
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+
+from bayesrnn.core import relative
+from bayesrnn.data import (
+    SCALE,
+    BucketedBatches,
+    Labels,
+    Numbers,
+    Reviews,
+    SegmentBatch,
+    Segments,
+    Vocabulary,
+    load_reviews,
+    read_target,
+    target_text,
+)
+from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.evaluation import Draws, segment_nll
+from bayesrnn.methods import Hints, Method, Network, Objective, Outcome
+from bayesrnn.nn import TextReader
+from bayesrnn.random import RandomStreams
+from bayesrnn.tasks.runs import RunArguments, Task, TrainedRun, load_network, task_name, train_run
+from bayesrnn.tasks.sentiment_config import SentimentConfig, resolve_sentiment
+from bayesrnn.tasks.sentiment_figures import text_figures
+from bayesrnn.training import denormals_flushed
+
+_VOCABULARY_FILE = "vocabulary.txt"
+_TARGET_FILE = "target.json"
+
+
+class SentimentTask(Task[SentimentConfig, Reviews]):
+    """Learn what texts are rated, or how they are labelled."""
+
+    name: ClassVar[str] = SentimentConfig.task
+
+    def resolve(
+        self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
+    ) -> SentimentConfig:
+        """A full configuration from what the user gave and a configuration file."""
+        return resolve_sentiment(given, file)
+
+    def run_name(self, config: SentimentConfig) -> str:
+        """Named by data, cell, method and seed."""
+        return f"{Path(config.data).stem}-{config.cell}-{config.method}-seed{config.seed}"
+
+    def load(self, config: SentimentConfig) -> Reviews:
+        """The texts, cut into segments."""
+        if config.data == SCALE and (config.text_column or config.target_column):
+            raise ConfigError(
+                "--text-column and --target-column are for a CSV file of your own; give it with "
+                "--data"
+            )
+        return load_reviews(
+            config.data,
+            config.data_dir,
+            text_column=config.text_column,
+            target_column=config.target_column,
+            target=config.target,
+            vocabulary_limit=config.vocabulary_limit,
+            segment=config.segment,
+        )
+
+    def fingerprint(self, data: Reviews) -> str:
+        """A hash of the words, and of the training texts and their targets."""
+        digest = hashlib.sha256("\n".join(data.vocabulary.words).encode())
+        for part in (data.train.words, data.train.lengths, data.train.targets):
+            digest.update(part.numpy().tobytes())
+        return digest.hexdigest()
+
+    def files(self, data: Reviews) -> dict[str, str]:
+        """The words, in the order of their numbers, and what is predicted, with its scale."""
+        words = "\n".join(data.vocabulary.words) + "\n"
+        return {_VOCABULARY_FILE: words, _TARGET_FILE: target_text(data.target)}
+
+    def build(
+        self,
+        config: SentimentConfig,
+        files: Mapping[str, str],
+        method: Method[Any],
+        streams: RandomStreams,
+    ) -> nn.Module:
+        """A recurrent network between words and a number, or the labels."""
+        words, target = len(_vocabulary(files)), read_target(files[_TARGET_FILE])
+        classes = len(target.names) if isinstance(target, Labels) else None
+        module = TextReader(words, config.hidden, config.layers, config.cell, classes)
+
+        def initialise(made: nn.Module, generator: torch.Generator) -> None:
+            assert isinstance(made, TextReader)
+            made.initialise(config.init or None, generator)
+
+        initialise(module, streams["init"])
+        noise = () if classes else ("log_noise",)
+        return method.build(
+            module,
+            Hints(
+                deterministic=("output.bias", *noise),
+                sigma_init={"recurrent.*": relative(0.25, 0.5), "*": relative(0.5, 1.0)},
+                initialise=initialise,
+                before_recurrent=("input_dropout",),
+            ),
+        )
+
+    def problem(
+        self,
+        config: SentimentConfig,
+        data: Reviews,
+        method: Method[Any],
+        net: nn.Module,
+        device: torch.device,
+    ) -> "WhatRating":
+        """Predict the targets of the training texts' segments."""
+        train, valid = data.train.to(device), data.valid.to(device)
+        return WhatRating(
+            train, valid, data.target, config.data, config.batch_size, config.seed, method, net
+        )
+
+
+@dataclass(frozen=True)
+class WhatRating:
+    """What the training loop knows of a reader of texts."""
+
+    train: Segments
+    valid: Segments
+    target: Numbers | Labels
+    data: str
+    batch_size: int
+    seed: int
+    method: Method[Any]
+    net: nn.Module
+
+    unit: ClassVar[str] = "segment"
+
+    @property
+    def measure(self) -> str:
+        """The error of numbers, or the share of wrong labels."""
+        return "rmse" if isinstance(self.target, Numbers) else "error"
+
+    def minibatches(self, epoch: int) -> BucketedBatches:
+        """The training segments in another order in every epoch."""
+        return BucketedBatches(self.train, self.batch_size, self.seed, epoch)
+
+    def objective(self, batch: SegmentBatch, state: Any) -> Objective:
+        """The mean loss of a minibatch; there is no state."""
+        del state
+
+        def objective(network: Network) -> Outcome:
+            outputs = network(batch.words, batch.lengths)
+            return Outcome(segment_nll(outputs, batch.targets, self.target), None)
+
+        return objective
+
+    def figures(self, nll: float) -> dict[str, float]:
+        """The loss itself; of numbers in the user's unit, where one more digit is log 10 less."""
+        log_unit = math.log(self.target.sd) if isinstance(self.target, Numbers) else 0.0
+        return {"nll": nll + log_unit}
+
+    def validate(self) -> dict[str, float]:
+        """How well the mean weights predict validation texts, and as many of the training texts.
+
+        Those training texts are always the same; their order is as good as random.
+        """
+        seen = self.train.first_texts(min(len(self.valid.targets), len(self.train.targets)))
+        of_training = self._figures(seen)[self.measure]
+        return {**self._figures(self.valid), f"train_{self.measure}": of_training}
+
+    def _figures(self, segments: Segments) -> dict[str, float]:
+        found = text_figures(
+            Draws(self.method, self.net, 0, torch.Generator()), segments, self.target, self.data
+        )
+        return {name: value for name, value in found.items() if isinstance(value, float)}
+
+
+def train_sentiment(arguments: RunArguments, given: Mapping[str, Any]) -> Path:
+    """Train a reader of texts, or continue to; gives the folder of the run."""
+    with denormals_flushed():
+        return train_run(SentimentTask(), arguments, given)
+
+
+@dataclass(frozen=True)
+class TrainedReader(TrainedRun[SentimentConfig]):
+    """A trained reader of texts, ready to predict."""
+
+    @property
+    def vocabulary(self) -> Vocabulary:
+        """The words that it knows."""
+        return _vocabulary(self.files)
+
+    @property
+    def target(self) -> Numbers | Labels:
+        """What it predicts."""
+        return read_target(self.files[_TARGET_FILE])
+
+    def reviews(self) -> Reviews:
+        """The texts that the run learnt from, with the same words."""
+        reviews = SentimentTask().load(self.config)
+        if (reviews.vocabulary, reviews.target) != (self.vocabulary, self.target):
+            raise RunError(
+                f"the texts of {self.config.data} are not those that {self.path} was trained on; "
+                "give back the same data"
+            )
+        return reviews
+
+
+def load_sentiment_run(path: Path, checkpoint: str = "best", device: str = "auto") -> TrainedReader:
+    """Load a trained reader of texts from the folder of its run."""
+    task = SentimentTask()
+    advice = f"give a run of `bayesrnn train {task.name}`"
+    if path.is_file():
+        raise ConfigError(f"{path} is a file; {advice}")
+    if task_name(path) != task.name:
+        raise ConfigError(f"{path} is a run of `bayesrnn train {task_name(path)}`; {advice}")
+    files = (_VOCABULARY_FILE, _TARGET_FILE)
+    return TrainedReader(**vars(load_network(task, path, checkpoint, device, files)))
+
+
+def _vocabulary(files: Mapping[str, str]) -> Vocabulary:
+    return Vocabulary(tuple(files[_VOCABULARY_FILE].split("\n")[:-1]))

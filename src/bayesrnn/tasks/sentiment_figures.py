@@ -1,0 +1,45 @@
+"""How well texts are rated or labelled: figures by text, from what is said of their segments."""
+
+from collections.abc import Callable
+from dataclasses import asdict
+from typing import Any
+
+from bayesrnn.data import SCALE, Labels, Numbers, Segments, three_classes
+from bayesrnn.evaluation import (
+    Draws,
+    number_figures,
+    predict_labels,
+    predict_numbers,
+    score_probabilities,
+)
+
+
+def text_figures(
+    draws: Draws,
+    segments: Segments,
+    target: Numbers | Labels,
+    data: str,
+    advance: Callable[[int], object] | None = None,
+) -> dict[str, Any]:
+    """The figures of the averaged draws, by text; by segment where the name says so."""
+    if isinstance(target, Labels):
+        labels = predict_labels(draws, segments, advance)
+        truths = segments.targets.cpu()
+        by_segment = score_probabilities(labels.segments, truths[segments.texts.cpu()])
+        return {
+            **asdict(score_probabilities(labels.texts, truths)),
+            "segment_error": by_segment.error,
+            "segments": len(segments),
+        }
+    numbers = predict_numbers(draws, segments, target, advance)
+    truths = segments.targets.cpu()
+    of_segments = numbers.segments.mean - truths[segments.texts.cpu()]
+    found = {
+        **asdict(number_figures(numbers.texts, truths)),
+        "segment_rmse": of_segments.square().mean().sqrt().item(),
+        "segments": len(segments),
+    }
+    if data == SCALE:
+        wrong = three_classes(numbers.texts.mean) != three_classes(truths)
+        found["class_error"] = wrong.double().mean().item()
+    return found

@@ -1,0 +1,377 @@
+"""The whole of `bayesrnn reproduce ptb`, on a made-up corpus of a few thousand words."""
+
+import json
+import os
+import random
+import shutil
+import signal
+from importlib.util import find_spec
+
+import pytest
+
+from bayesrnn.cli import main
+from bayesrnn.data import corpora
+from bayesrnn.methods import METHODS
+from bayesrnn.tasks import recipes, reproduce_results, reproduce_runs
+from bayesrnn.tasks.reproduce_options import PtbOptions
+from bayesrnn.tasks.reproduce_report import gather
+from bayesrnn.training import Trainer
+
+from .conftest import model_hash
+
+SPEEDS = {
+    name: {"ratio": ratio, "memory_ratio": 1.25, "seconds": 1.0, "megabytes": 1.0}
+    for name, ratio in (("plain", 1.0), ("bbb", 0.8125))
+}
+FIGURES = [f"{split}-{way}" for split in ("valid", "test") for way in ("mean", "draws", "dynamic")]
+
+#: What does the work: nothing of it may be called where all is done.
+WORK = (
+    (reproduce_runs, "train_language_model"),
+    (reproduce_results, "evaluate"),
+    (reproduce_results, "dynamic_row"),
+    (reproduce_results, "uncertainty"),
+    (reproduce_results, "prune_run"),
+    (reproduce_results, "bench"),
+)
+
+
+def text(lines, seed):
+    """Lines of ten words; each word has its likely followers."""
+    generator, word = random.Random(seed), 0
+    made = []
+    for _ in range(lines):
+        words = []
+        for _ in range(10):
+            word = (2 * word + generator.choice((1, 1, 1, 7, 12))) % 30
+            words.append(f"w{word}")
+        made.append(" ".join(words))
+    return "\n".join(made) + "\n"
+
+
+@pytest.fixture(scope="module")
+def small_world(tmp_path_factory):
+    """A ptb folder, a tiny network for `tiny`, and a benchmark of speed that is only a table."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "ptb").mkdir()
+    for split, lines in (("train", 300), ("valid", 30), ("test", 30)):
+        (folder / "ptb" / f"ptb.{split}.txt").write_text(text(lines, split))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BAYESRNN_DATA", str(folder))
+        known = corpora._Published("ptb/ptb.{}.txt", (3300, 330, 330), 31)
+        patch.setitem(corpora._PUBLISHED, "ptb", known)
+        patch.setitem(recipes.SIZES, "tiny", recipes.Size(hidden=8, layers=1))
+        patch.setattr(reproduce_results, "bench", lambda *_: SPEEDS)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def finished(small_world, tmp_path_factory):
+    """A folder in which plain and bbb are done; nobody may change it."""
+    folder = tmp_path_factory.mktemp("reproduction") / "done"
+    assert main(command(folder)) == 0
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The names of the functions that do the work, as they are called."""
+    made = []
+
+    def counting(module, name):
+        function = getattr(module, name)
+
+        def counted(*arguments, **options):
+            made.append(name)
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(module, name, counted)
+
+    for pair in WORK:
+        counting(*pair)
+    return made
+
+
+def command(out, *more):
+    options = ["--size", "tiny", "--methods", "plain,bbb", "--samples", "2", "--epochs", "2"]
+    arguments = ["reproduce", "ptb", *options, "--threads", "1", "--device", "cpu"]
+    return [*arguments, "--out", str(out), *map(str, more)]
+
+
+def result(run, name):
+    return json.loads((run / "results" / f"{name}.json").read_text())
+
+
+def test_files_hold_the_figures_of_the_results(finished):
+    markdown = (finished / "results.md").read_text()
+    page = (finished / "results.html").read_text()
+    ways = {
+        "plain-seed1": ("mean", "dynamic-sgd"),
+        "bbb-seed1": ("mean", "samples2", "dynamic-sgd"),
+    }
+    for run, inferences in ways.items():
+        names = [f"{split}-{way}" for split in ("valid", "test") for way in inferences]
+        there = sorted(path.stem for path in (finished / run / "results").iterdir())
+        assert there == sorted(names)
+        for name in names:
+            kept = result(finished / run, name)
+            assert kept["streams"] == 1
+            assert f"{kept['perplexity']:.2f}" in markdown
+            assert f"{kept['perplexity']:.2f}" in page
+    gap = json.loads((finished / "entropy" / "bbb-seed1.json").read_text())["found"]
+    assert [level["samples"] for level in gap["levels"]] == [0, 1, 2]
+    assert list(gap["levels"][0]["shifts"]) == ["reversed"]
+    for level in gap["levels"]:
+        assert f"{level['shifts']['reversed']['gap']:.3f}" in markdown
+    pruning = json.loads((finished / "pruning" / "bbb-seed1.json").read_text())["found"]
+    at_80 = next(p for p in pruning["curves"]["signal-to-noise"] if p["fraction"] == 0.8)
+    assert f"{at_80['perplexity']:.2f}" in markdown
+    assert f"{pruning['quality']['dropped'] / pruning['weights']:.1%}" in markdown
+    assert not (finished / "pruning" / "plain-seed1.json").exists()
+    assert "0.81x" in markdown
+    assert "published: BRNN" in markdown
+    assert "hidden 8 (published: 650)" in markdown
+    assert "bayesrnn reproduce ptb --size tiny" in markdown
+
+
+def test_a_second_call_does_nothing_again(copied, calls, program):
+    before = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
+    code, out, errors = program(*command(copied))
+    assert code == 0
+    assert calls == []
+    assert "[1/" not in errors
+    assert "results.html" in out
+    assert f"{result(copied / 'bbb-seed1', 'test-mean')['perplexity']:.2f}" in out
+    after = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
+    changed = {path.name for path in after if after[path] != before.get(path)}
+    assert changed <= {"results.md", "results.html"}, "which name the folder"
+
+
+def test_only_what_is_missing_is_done(copied, calls, program):
+    (copied / "bbb-seed1" / "results" / "test-dynamic-sgd.json").unlink()
+    (copied / "plain-seed1" / "results" / "valid-mean.json").unlink()
+    (copied / "entropy" / "plain-seed1.json").unlink()
+    code, _, errors = program(*command(copied))
+    assert code == 0
+    assert calls == ["evaluate", "uncertainty", "dynamic_row"]
+    assert "[1/3] evaluate plain-seed1: valid mean" in errors
+    assert "[3/3] evaluate bbb-seed1: test dynamic-sgd" in errors
+    assert result(copied / "bbb-seed1", "test-dynamic-sgd")["label"].startswith("dynamic sgd")
+
+
+def test_results_of_other_weights_or_settings_are_measured_again(copied, calls, program):
+    folder = copied / "bbb-seed1" / "results"
+    changes = {
+        "valid-mean": {"step": 1},
+        "test-mean": {"streams": 20},
+        "valid-samples2": {"seed": 2},
+        "test-dynamic-sgd": {"dynamic": {"lr": 0.2, "decay": 0.0, "segment": 5}},
+    }
+    for name, change in changes.items():
+        kept = {**result(copied / "bbb-seed1", name), **change}
+        (folder / f"{name}.json").write_text(json.dumps(kept))
+    for part, key in (("pruning/bbb-seed1", {"step": 1}), ("bench", {"methods": ["plain"]})):
+        path = copied / f"{part}.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "key": key}))
+    assert program(*command(copied))[0] == 0
+    assert calls == ["evaluate"] * 3 + ["dynamic_row", "prune_run", "bench"]
+    for name, change in changes.items():
+        again = result(copied / "bbb-seed1", name)
+        assert all(again[key] != value for key, value in change.items())
+
+
+def test_figures_of_other_weights_are_not_shown(copied):
+    kept = result(copied / "bbb-seed1", "test-mean")
+    changed = json.dumps({**kept, "step": kept["step"] - 1})
+    (copied / "bbb-seed1" / "results" / "test-mean.json").write_text(changed)
+    for part in ("pruning", "entropy"):
+        path = copied / part / "bbb-seed1.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "key": {"step": 1}}))
+    request = PtbOptions("tiny", "plain,bbb", out=copied, samples=2, epochs=2).request()
+    plain, bbb = gather(request, "").runs
+    assert {*FIGURES} - {*bbb.figures} == {"test-mean"}
+    assert bbb.figures["valid-mean"] == result(copied / "bbb-seed1", "valid-mean")["perplexity"]
+    assert (bbb.gaps, bbb.pruning) == ((), None)
+    assert plain.gaps
+
+
+def test_other_numbers_of_draws_are_other_results(copied, calls, program):
+    assert program(*command(copied, "--samples", 3))[0] == 0
+    assert calls == ["evaluate", "evaluate", "uncertainty"]
+    shown = result(copied / "bbb-seed1", "test-samples3")["perplexity"]
+    assert f"{shown:.2f} (3)" in (copied / "results.md").read_text()
+    calls.clear()
+    assert program(*command(copied, "--skip", "entropy"))[0] == 0
+    assert calls == []
+    shown = result(copied / "bbb-seed1", "test-samples2")["perplexity"]
+    assert f"{shown:.2f} (2)" in (copied / "results.md").read_text()
+
+
+def test_another_seed_is_one_more_run(copied, calls, program):
+    code, _, errors = program(*command(copied, "--seeds", "1,2", "--skip", "pruning,entropy"))
+    assert code == 0
+    assert calls.count("train_language_model") == 2
+    assert "train plain-seed2: 0 of 2 epochs done" in errors
+    markdown = (copied / "results.md").read_text()
+    assert "+-" in markdown
+    assert "left out: entropy, pruning" in markdown
+
+
+def test_a_run_with_other_settings_is_used_and_told(copied, calls, program):
+    code, _, errors = program(*command(copied, "--epochs", 3))
+    assert code == 0
+    assert calls == []
+    assert "bbb-seed1 keeps its own settings: epochs 2 (asked for: 3)" in errors
+    markdown = (copied / "results.md").read_text()
+    assert "epochs 2 (asked for: 3)" in markdown
+
+
+def test_the_plan_says_what_is_done(copied, calls, program):
+    (copied / "bbb-seed1" / "results" / "test-mean.json").unlink()
+    code, out, _ = program(*command(copied, "--dry-run", "--seeds", "1,2"))
+    assert code == 0
+    assert calls == []
+    done = [line.split(None, 1)[1] for line in out.splitlines() if line.startswith("done")]
+    assert "train bbb-seed1: 2 of 2 epochs done" in done
+    assert "entropy gap of bbb-seed1" in done
+    to_do = "\n".join(line for line in out.splitlines() if line.startswith("to do"))
+    assert "evaluate bbb-seed1: test mean" in to_do
+    assert "train bbb-seed2: 0 of 2 epochs done" in to_do
+    assert not (copied / "bbb-seed2").exists()
+
+
+def interrupt_at(monkeypatch, number):
+    """Ctrl-C in the `number`-th step of training that is made from now on."""
+    step, made = Trainer.step, []
+
+    def counted(self):
+        made.append(1)
+        if len(made) == number:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self)
+
+    monkeypatch.setattr(Trainer, "step", counted)
+
+
+def test_an_interrupted_run_goes_on(finished, tmp_path, monkeypatch, program, calls):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 6)
+        code, _, errors = program(*command(out))
+    assert code == 128 + signal.SIGINT
+    assert "go on with: bayesrnn reproduce ptb --size tiny" in errors.splitlines()[-1]
+    markdown = (out / "results.md").read_text()
+    assert "plain (unfinished)" in markdown
+    assert "| 1/2 |" in markdown
+    assert "not begun: bbb-seed1" in markdown
+    calls.clear()
+    code, _, errors = program(*command(out))
+    assert code == 0
+    assert "continue plain-seed1: 1 of 2 epochs done" in errors
+    assert calls.count("train_language_model") == 2
+    for run in ("plain-seed1", "bbb-seed1"):
+        assert model_hash(out / run) == model_hash(finished / run)
+    assert "unfinished" not in (out / "results.md").read_text()
+
+
+def test_ctrl_c_while_measuring_says_how_to_go_on(copied, monkeypatch, program):
+    def stopped(*_):
+        raise KeyboardInterrupt
+
+    (copied / "pruning" / "bbb-seed1.json").unlink()
+    monkeypatch.setattr(reproduce_results, "prune_run", stopped)
+    code, _, errors = program(*command(copied))
+    assert code == 128 + signal.SIGINT
+    assert "stopped at [1/1] dropping weights of bbb-seed1" in errors
+    assert "go on with: bayesrnn reproduce ptb" in errors
+
+
+def test_an_unfinished_run_is_continued_with_its_own_settings(copied, program, calls):
+    """Here, a kill came between the last line of the log and the last checkpoint."""
+    run = copied / "plain-seed1"
+    steps = sorted(int(path.name) for path in (run / "checkpoints").iterdir())
+    shutil.rmtree(run / "checkpoints" / str(steps[-1]))
+    (run / "last").write_text(f"{steps[0]}\n")
+    (run / "best").write_text(f"{steps[0]}\n")
+    code, out, _ = program(*command(copied, "--epochs", 5, "--dry-run"))
+    assert "continue plain-seed1: 2 of 2 epochs done, with other settings" in out
+    code, _, _ = program(*command(copied, "--epochs", 5))
+    assert code == 0
+    assert calls.count("train_language_model") == 1
+    assert "epochs = 2" in (run / "config.toml").read_text()
+
+
+def test_without_training_unfinished_runs_are_measured_and_marked(tmp_path, monkeypatch, program):
+    out = tmp_path / "out"
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 6)
+        program(*command(out))
+    code, _, _ = program(*command(out, "--skip", "training,bench,entropy,pruning,dynamic"))
+    assert code == 0
+    markdown = (out / "results.md").read_text()
+    assert "plain (unfinished)" in markdown
+    assert f"{result(out / 'plain-seed1', 'test-mean')['perplexity']:.2f}" in markdown
+    assert not (out / "plain-seed1" / "results" / "test-dynamic-sgd.json").exists()
+    assert not (out / "bbb-seed1").exists()
+
+
+def test_mistakes_are_told_in_one_line(
+    small_world, finished, copied, tmp_path, program, monkeypatch
+):
+    (tmp_path / "file").write_text("")
+    (copied / "bbb-seed3").write_text("")
+    shutil.copytree(copied / "bbb-seed1", copied / "plain-seed2")
+    (copied / "entropy" / "bbb-seed1.json").write_text("{")
+    for arguments, words in (
+        ((tmp_path / "file",), "is a file"),
+        ((tmp_path / "no", "--methods", "magic"), "--methods has magic"),
+        ((tmp_path / "no", "--seeds", "x"), "--seeds is 'x'"),
+        ((tmp_path / "no", "--skip", "training"), "has none of the runs"),
+        ((copied, "--seeds", "3"), "bbb-seed3 is a file"),
+        ((copied, "--seeds", "2"), "is a run with method bbb, where one with plain is to be"),
+        ((copied,), "bbb-seed1.json is damaged; remove it"),
+    ):
+        code, _, errors = program(*command(*arguments))
+        assert code == 1
+        assert words in errors
+        assert len(errors.splitlines()) == 1
+    monkeypatch.setenv("BAYESRNN_DATA", str(tmp_path))
+    code, _, errors = program(*command(tmp_path / "no", "--dry-run"))
+    assert code == 1
+    assert "the data set 'ptb' was not found" in errors
+    assert not (tmp_path / "no").exists()
+
+
+def test_a_bound_stands_in_a_row_of_its_own(small_world, tmp_path, program, calls):
+    out = tmp_path / "out"
+    parts = ("--methods", "sharpened", "--skip", "bench,entropy,pruning,draws")
+    assert program(*command(out, *parts))[0] == 0
+    assert calls.count("evaluate") == 2, "one call gives all rows but the dynamic one"
+    bound = result(out / "sharpened-seed1", "test-bound")["perplexity"]
+    markdown = (out / "results.md").read_text()
+    assert f"\\<= {bound:.2f}" in markdown
+    calls.clear()
+    assert program(*command(out, *parts))[0] == 0
+    assert calls == []
+
+
+def test_any_method_can_be_named(small_world, tmp_path, program):
+    """Those with several networks, or draws, are averaged; the rest has none to average."""
+    methods = [name for name in METHODS if name not in ("plain", "bbb", "sharpened")]
+    if find_spec("ivon") is None:
+        methods.remove("ivon")
+    skip = ("--skip", "bench,dynamic,pruning,entropy", "--epochs", 1)
+    code, out, _ = program(*command(tmp_path / "out", "--methods", ",".join(methods), *skip))
+    assert code == 0
+    rows = {line.split()[0]: line for line in out.splitlines() if "lstm 1x8" in line}
+    assert list(rows) == methods
+    assert "not in the paper" in (tmp_path / "out" / "results.md").read_text()
+    assert "(5)" in rows["ensemble"], "its five members"
+    assert "1/1" in rows["dropout"]
+    assert "5/5" in rows["ensemble"], "a round for each member"

@@ -1,0 +1,149 @@
+import math
+
+import pytest
+import torch
+
+from bayesrnn.core import Bayesian
+from bayesrnn.data import Labels, Numbers, Reviews, Segments, Vocabulary, three_classes
+from bayesrnn.errors import ConfigError
+from bayesrnn.evaluation import Draws
+from bayesrnn.methods import METHODS, Shares
+from bayesrnn.random import RandomStreams
+from bayesrnn.tasks.options import from_toml
+from bayesrnn.tasks.reader_rows import reader_figures, reference_lines
+from bayesrnn.tasks.runs import make_method
+from bayesrnn.tasks.sentiment import SentimentTask
+from bayesrnn.tasks.sentiment_config import resolve_sentiment
+from bayesrnn.tasks.sentiment_figures import text_figures
+
+TARGET = Numbers(mean=3.0, sd=0.5)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_configuration_survives_its_file(method):
+    config = resolve_sentiment({"method": method, "seed": 5, "data": 'a "b".csv', "cell": "gru"})
+    assert resolve_sentiment({}, from_toml(config.to_toml(), "test")) == config
+
+
+def test_the_setting_of_gal_and_ghahramani_is_the_default():
+    config = resolve_sentiment({"method": "plain"})
+    assert (config.data, config.cell, config.segment) == ("scale", "lstm", 200)
+    assert (config.vocabulary_limit, config.hidden, config.layers) == (20_000, 128, 1)
+    assert (config.optimizer, config.lr, config.batch_size) == ("adam", 1e-3, 128)
+
+
+def test_the_recipe_of_a_posterior_gives_way_to_what_is_given():
+    config = resolve_sentiment({"method": "bbb"})
+    assert (config.options["prior"], config.options["kl_weight"]) == ("gaussian", 0.01)
+    full = resolve_sentiment({"method": "bbb", "kl_weight": 1.0, "prior": "mixture"})
+    assert (full.options["prior"], full.options["kl_weight"]) == ("mixture", 1.0)
+    assert resolve_sentiment({"method": "sharpened"}).options["kl_weight"] == 0.01
+
+
+def test_mistakes_in_options():
+    with pytest.raises(ConfigError, match="--target is 'rank'; there are: auto, number, label"):
+        resolve_sentiment({"method": "plain", "target": "rank"})
+    with pytest.raises(ConfigError, match="--segment is 0"):
+        resolve_sentiment({"method": "plain", "segment": 0})
+    with pytest.raises(ConfigError, match="for a CSV file"):
+        SentimentTask().load(resolve_sentiment({"method": "plain", "text_column": "a"}))
+
+
+@pytest.fixture
+def reviews():
+    words = tuple(f"w{n}" for n in range(20))
+    generator = torch.Generator().manual_seed(0)
+
+    def part(count):
+        lengths = torch.randint(1, 12, (count,), generator=generator).tolist()
+        texts = [torch.randint(20, (length,), generator=generator) for length in lengths]
+        targets = 3 + 0.5 * torch.randn(count, generator=generator, dtype=torch.double)
+        return Segments.cut(texts, targets, 5)
+
+    return Reviews("own", Vocabulary(words), TARGET, part(40), part(8), part(10))
+
+
+def problem(reviews, method="plain"):
+    """The problem of a small network, with the method and the network."""
+    task, streams = SentimentTask(), RandomStreams(1)
+    config = resolve_sentiment({"method": method, "hidden": 8, "batch_size": 16})
+    made = make_method(config, streams)
+    net = task.build(config, task.files(reviews), made, streams)
+    return task.problem(config, reviews, made, net, torch.device("cpu")), made, net
+
+
+def test_what_is_deterministic_in_a_posterior(reviews):
+    _, _, net = problem(reviews, "bbb")
+    assert isinstance(net, Bayesian)
+    assert "log_noise" not in net.names
+    assert "output.bias" not in net.names
+    assert set(net.names) >= {"embedding.weight", "output.weight", "recurrent.weight_hh_l0"}
+
+
+def test_labels_have_no_noise(reviews):
+    labels = Reviews(
+        *("own", reviews.vocabulary, Labels(("a", "b", "c"))),
+        *(part.with_targets(torch.arange(len(part.targets)) % 3) for part in
+          (reviews.train, reviews.valid, reviews.test)),
+    )  # fmt: skip
+    found, _, net = problem(labels, "bbb")
+    assert found.measure == "error"
+    assert found.figures(0.7) == {"nll": 0.7}
+    assert net(*labels.train.batch(torch.arange(4))[:2]).shape == (4, 3)
+    assert set(found.validate()) >= {"error", "nll", "ece", "segment_error", "train_error"}
+
+
+def test_the_loss_of_a_minibatch_and_how_it_is_shown(reviews):
+    found, method, net = problem(reviews)
+    batch = found.minibatches(0)[0]
+    loss = method.loss(net, found.objective(batch, None), Shares(1.0, 1.0)).total
+    with torch.no_grad():
+        mean, log_variance = net(batch.words, batch.lengths).T
+    normal = torch.distributions.Normal(mean, (log_variance / 2).exp())
+    expected = -normal.log_prob(((batch.targets - 3) / 0.5).float()).mean()
+    torch.testing.assert_close(loss.detach(), expected)
+    # The density of a rating in its own unit is twice that of the standardised one.
+    assert found.figures(1.0)["nll"] == pytest.approx(1 - math.log(2))
+
+
+def test_validation_is_with_the_mean_weights_on_both_parts(reviews):
+    found, method, net = problem(reviews, "bbb")
+    shown = found.validate()
+    assert shown == found.validate(), "nothing is drawn"
+    draws = Draws(method, net, 0, torch.Generator())
+    seen = text_figures(draws, reviews.train.first_texts(8), TARGET, "own")
+    valid = text_figures(draws, reviews.valid, TARGET, "own")
+    assert shown["train_rmse"] == seen["rmse"]
+    assert (shown["rmse"], shown["nll"]) == (valid["rmse"], valid["nll"])
+    assert "class_error" not in valid
+
+
+def test_the_error_in_three_classes_is_for_pang_and_lees_ratings(reviews):
+    _, method, net = problem(reviews)
+    found = text_figures(Draws(method, net, 0, torch.Generator()), reviews.test, TARGET, "scale")
+    truths = three_classes(reviews.test.targets)
+    assert found["class_error"] == (truths != 2).double().mean().item(), "all near 3: class 2"
+
+
+def test_how_figures_read():
+    numbers = {
+        "inference": "mean",
+        "rmse": 0.13579,
+        "segment_rmse": 0.15,
+        "mae": 0.11,
+        "nll": -0.5,
+        "coverage": [0.5, 0.75, 0.875, 1.0],
+        "width": 0.41,
+        "examples": 1001,
+        "segments": 2626,
+    }
+    text = reader_figures(numbers)
+    assert text.startswith("rmse 0.1358 (by segment 0.1500), mean absolute error 0.1100, nll -0.5")
+    assert "50%: 50.0%, 80%: 75.0%, 90%: 87.5%, 95%: 100.0%; mean width of the 90%" in text
+    assert "(1,001 texts, 2,626 segments)" in text
+    assert "error in 3 classes 35.00%" in reader_figures({**numbers, "class_error": 0.35})
+    bound = {"inference": "bound", "nll": 1.5, "kl": 0.25, "segments": 7}
+    assert reader_figures(bound) == "nll <= 1.5000 a segment, 0.2500 of it KL (7 segments)"
+    assert "rmse 0.1817" in reference_lines({"constant_rmse": 0.18171})[1]
+    assert "error 25.00%" in reference_lines({"constant_error": 0.25})[1]
+    assert reference_lines({"corpus": "ptb"}) == []
