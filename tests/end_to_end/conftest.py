@@ -17,7 +17,10 @@ TINY = (
     *("--device", "cpu", "--threads", "1"),
 )
 
-METHODS = ("plain", "dropout", "bbb", "sharpened", "sgld", "psgld", "ivon", "ensemble")
+METHODS = (
+    *("plain", "dropout", "variational-dropout", "dropconnect", "bbb", "sharpened"),
+    *("sgld", "psgld", "ivon", "ensemble"),
+)
 
 
 @pytest.fixture(scope="session")

@@ -4,6 +4,7 @@ import json
 import random
 import re
 import resource
+import shutil
 import signal
 import time
 
@@ -124,6 +125,26 @@ def test_a_diverging_run_is_stopped_and_not_saved(train_arguments, program, tmp_
     store = CheckpointStore(run)
     if store.exists():  # the first steps may still be finite
         assert all(tensor.isfinite().all() for tensor in store.load("last").model.values())
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again_as_it_was_meant(
+    train_arguments, program, tmp_path
+):
+    run = tmp_path / "run"
+    arguments = [*train_arguments, "--method", "dropout", "--epochs", "1", "--out", run]
+    assert program(*arguments)[0] == 0
+    meant = (run / "config.toml").read_text()
+    shutil.rmtree(run / "checkpoints")
+    for pointer in ("best", "last"):
+        (run / pointer).unlink()
+    assert program("train", "lm", "--resume", "--out", run)[0] == 0
+    assert (run / "config.toml").read_text() == meant
+    shutil.rmtree(run / "checkpoints")
+    for pointer in ("best", "last"):
+        (run / pointer).unlink()
+    code, _, errors = program("train", "lm", "--resume", "--out", run, "--method", "plain")
+    assert code == 1
+    assert "--method is plain, but the run was started with dropout" in errors
 
 
 def test_resuming_with_other_options_is_refused(train_arguments, program, tmp_path):

@@ -107,6 +107,7 @@ def test_averaging_over_the_members_is_that_by_hand(case, trained, program, tmp_
     for samples in (members, 3 * members):  # more draws than networks are all networks
         code, out, errors = program("evaluate", run, "--samples", samples, "--json", result)
         assert code == 0, errors
+        assert f"averaged over {members} networks" in out
         assert json.loads(result.read_text())["nll"] == pytest.approx(expected, rel=1e-5)
     # Unasked, one network and all of them are shown.
     code, out, _ = program("evaluate", run, "--json", result)
@@ -114,7 +115,8 @@ def test_averaging_over_the_members_is_that_by_hand(case, trained, program, tmp_
     rows = json.loads(result.read_text())["rows"]
     assert [row["samples"] for row in rows] == [0, members]
     assert rows[1]["nll"] == pytest.approx(expected, rel=1e-5)
-    assert f"averaged over {members} draws" in out
+    assert f"averaged over {members} networks" in out
+    assert rows[0]["label"] in ("one member", "mean of the kept weights")
 
 
 def test_a_member_is_the_best_epoch_of_the_base_alone(trained):

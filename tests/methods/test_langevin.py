@@ -105,7 +105,6 @@ def test_the_options_reach_the_optimiser(make):
         ({"burn_in": 0.5, "snapshots": 9, "thinning": 2}, [8, 10, 12]),
         ({"burn_in": 0.25, "snapshots": 2, "thinning": 4}, [7, 11]),
         ({"burn_in": 0.0, "snapshots": 2, "thinning": 3}, [9, 12]),
-        ({"burn_in": 0.5, "snapshots": 9, "thinning": 7}, []),
     ],
 )
 def test_burn_in_and_thinning_are_counted_exactly(make, objective, options, kept):
@@ -114,6 +113,12 @@ def test_burn_in_and_thinning_are_counted_exactly(make, objective, options, kept
     assert len(net) == len(kept)
     for number, step in enumerate(kept):
         assert same(net.copy(number), course[step - 1])
+
+
+def test_a_thinning_that_would_keep_nothing_is_refused(make, objective):
+    method, net, optimiser = make(burn_in=0.5, thinning=7)
+    with pytest.raises(ConfigError, match="--thinning is 7, but training has only 6 steps after"):
+        train(method, net, optimiser, objective)
 
 
 @pytest.mark.parametrize("count", [1, 3, 10, 97])

@@ -91,6 +91,24 @@ def test_a_draw_reads_in_pieces_as_it_reads_at_once(name, cell, make_model, word
         assert not torch.allclose(method.draw(net, 8)(words, None)[0], whole)
 
 
+@pytest.mark.parametrize("gates", ["tied", "untied"])
+@pytest.mark.parametrize("name", ["variational-dropout", "gaussian-dropout"])
+def test_a_draw_is_one_network_whatever_is_read_beside(name, gates, make_model):
+    """Equal sequences get equal answers, and none depends on its neighbours; in training both."""
+    kind = METHODS[name]
+    method = kind(kind.options_type(gates=gates), RandomStreams(0))
+    net = method.build(make_model(layers=2), Hints(before_recurrent=("input_dropout",)))
+    words = torch.tensor([[1, 1, 2], [3, 3, 1], [1, 1, 1]])
+    with torch.no_grad():
+        together = method.draw(net, 5)(words, None)[0]
+        alone = method.draw(net, 5)(words[:, 2:], None)[0]
+        torch.testing.assert_close(together[:, 0], together[:, 1], rtol=0, atol=0)
+        torch.testing.assert_close(together[:, 2:], alone)
+        with RandomStreams(0).as_default("any"):
+            training = net.train()(words, None)[0]
+        assert not torch.allclose(training[:, 0], training[:, 1])
+
+
 def test_the_masks_of_a_naive_draw_go_on(make_model, words):
     method = make_method("naive-dropout")
     net = method.build(make_model(), HINTS)
@@ -188,7 +206,12 @@ def test_a_network_without_time(name):
     with torch.no_grad():
         drawn = method.draw(net, 1)
         rows = drawn(torch.ones(20, 4))
-        assert len({tuple(row) for row in rows.tolist()}) > 10  # each example has its own mask
+        with RandomStreams(0).as_default("any"):
+            training = net.train()(torch.ones(20, 4))
+    # Each example has its own mask, but for draws whose masks last: there it is one network.
+    different = [len({tuple(row) for row in found.tolist()}) for found in (rows, training)]
+    assert different[1] > 10
+    assert (different[0] > 10) if name == "naive-dropout" else (different[0] == 1)
 
 
 class Cells(nn.Module):

@@ -12,6 +12,7 @@ from bayesrnn.methods.variational_dropout import (
     VariationalDropoutOptions,
     divergence,
 )
+from bayesrnn.nn.masks import draw_mask
 from bayesrnn.random import RandomStreams
 
 HINTS = Hints(before_recurrent=("input_dropout",))
@@ -32,17 +33,17 @@ def test_the_kl_is_that_of_the_formula_with_its_gradient(make_model, objective, 
     method = make_method(length_scale=0.7, **RATES)
     net = method.build(make_model(cell=cell, tied=tied).double(), HINTS)
     loss = method.loss(net, objective, Shares(0.03, 1.0))
-    # (l^2 / 2) (1 - p) ||M||^2 with p of what each matrix is multiplied by.
+    # (l^2 / 2) ||M||^2 / (1 - p) with p of what each matrix is multiplied by.
     recurrent = net.recurrent
-    expected = 0.8 * net.embedding.weight.square().sum()
+    expected = net.embedding.weight.square().sum() / 0.8
     for layer in range(2):
-        expected = expected + 0.6 * getattr(recurrent, f"weight_ih_l{layer}").square().sum()
-        expected = expected + 0.7 * getattr(recurrent, f"weight_hh_l{layer}").square().sum()
+        expected = expected + getattr(recurrent, f"weight_ih_l{layer}").square().sum() / 0.6
+        expected = expected + getattr(recurrent, f"weight_hh_l{layer}").square().sum() / 0.7
         expected = expected + getattr(recurrent, f"bias_ih_l{layer}").square().sum()
         if cell == "gru":  # frozen elsewhere
             expected = expected + getattr(recurrent, f"bias_hh_l{layer}").square().sum()
     if not tied:
-        expected = expected + 0.6 * net.output.weight.square().sum()
+        expected = expected + net.output.weight.square().sum() / 0.6
     expected = (expected + net.output.bias.square().sum()) * 0.7**2 / 2
     found = divergence(net, 0.7)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0.0)
@@ -59,29 +60,33 @@ def test_the_kl_is_that_of_the_formula_with_its_gradient(make_model, objective, 
 
 
 def test_the_formula_is_the_divergence_of_spikes_up_to_a_constant():
-    # KL[q || p] by Monte Carlo for one row of K weights, q = p N(0, s^2) + (1 - p) N(m, s^2).
+    # KL[q || p] by Monte Carlo for one row of K weights with the masks that are in use, so that
+    # q = p N(0, s^2) + (1 - p) N(m / (1 - p), s^2).
     rate, spread, scale, count = 0.3, 0.01, 1.5, 200_000
     generator = torch.Generator().manual_seed(0)
 
     def divergence_of(mean):
-        kept = torch.rand(count, 1, generator=generator, dtype=torch.double) > rate
+        with torch.random.fork_rng():
+            torch.manual_seed(1)
+            masks = draw_mask((count, 1), rate, "bernoulli", mean)
         noise = torch.randn(count, len(mean), generator=generator, dtype=torch.double)
-        w = kept * mean + spread * noise
+        w = masks * mean + spread * noise
 
         def log_normal(x, sigma):
             return (-0.5 * (x / sigma) ** 2 - math.log(sigma * math.sqrt(2 * math.pi))).sum(-1)
 
         parts = [
             log_normal(w, spread) + math.log(rate),
-            log_normal(w - mean, spread) + math.log(1 - rate),
+            log_normal(w - mean / (1 - rate), spread) + math.log(1 - rate),
         ]
         return (torch.logaddexp(*parts) - log_normal(w, 1 / scale)).mean().item()
 
     one, other = torch.tensor([0.5, -1.0]).double(), torch.tensor([1.5, 2.0]).double()
-    formula = [scale**2 / 2 * (1 - rate) * mean.square().sum().item() for mean in (one, other)]
+    formula = [scale**2 / 2 * mean.square().sum().item() / (1 - rate) for mean in (one, other)]
     difference = divergence_of(other) - divergence_of(one)
-    # The formula's standard deviation is l^2 / 2 ||M||^2 sqrt(p (1 - p)) for each draw.
-    error = scale**2 / 2 * other.square().sum().item() * math.sqrt(rate * (1 - rate) / count)
+    # That of a kept row is l^2 / 2 ||M||^2 / (1 - p)^2; it is kept with probability 1 - p.
+    of_kept = scale**2 / 2 * other.square().sum().item() / (1 - rate) ** 2
+    error = of_kept * math.sqrt(rate * (1 - rate) / count)
     assert abs(difference - (formula[1] - formula[0])) < 8 * error
 
 
@@ -91,7 +96,8 @@ def test_what_is_charged_in_a_network_of_the_users():
     first, norm, _, last = net
     with torch.no_grad():
         norm.weight.fill_(5.0)
-    expected = 0.75 * (first.weight.square().sum() + last.weight.square().sum())
+    # Nothing is dropped before the first layer.
+    expected = first.weight.square().sum() + last.weight.square().sum() / 0.75
     expected = expected + first.bias.square().sum() + last.bias.square().sum()
     torch.testing.assert_close(divergence(net, 2.0), 2 * expected)
     # Nothing is dropped before these.
@@ -102,7 +108,7 @@ def test_what_is_charged_in_a_network_of_the_users():
     expected = embedding.weight.square().sum() + linear.weight.square().sum()
     expected = expected + linear.bias.square().sum()
     for name, parameter in recurrent.named_parameters():
-        expected = expected + (0.5 if "weight" in name else 1.0) * parameter.square().sum()
+        expected = expected + (2.0 if "weight" in name else 1.0) * parameter.square().sum()
     torch.testing.assert_close(divergence(net, 2.0), 2 * expected)
 
 

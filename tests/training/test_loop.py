@@ -267,10 +267,10 @@ def test_the_best_epoch_is_the_one_with_the_lowest_measure(make_trainer):
 def test_an_epoch_with_more_kept_networks_is_better_whatever_its_measure(make_trainer):
     problem = Recorder(count=1, errors={0: 0.1, 1: 0.5, 2: 0.4, 3: 0.45})
     trainer = make_trainer(problem, epochs=4)
-    trainer.method.members = lambda net: 1 if problem.epochs[-1] == 0 else 3
+    trainer.method.kept = lambda net: 0 if problem.epochs[-1] == 0 else 3
     trainer.train()
     assert CheckpointStore(trainer.run.path).load("best").step == 3
-    assert (trainer.position.best, trainer.position.best_members) == (0.4, 3)
+    assert (trainer.position.best, trainer.position.best_kept) == (0.4, 3)
 
 
 def test_a_best_of_zero_is_a_best(make_trainer):
@@ -330,6 +330,7 @@ def test_log_records(make_trainer, monkeypatch, seen_kl):
             "train_square": pytest.approx(nll**2),
             "valid_loss": 1.0 - epoch,
             "valid_error": error,
+            "best": True,
         }
 
     records = trainer.run.metrics.read()

@@ -146,6 +146,32 @@ def test_resumed_before_at_and_after_the_change_of_rounds(tmp_path, stop_at):
         assert torch.equal(found.model["numbers"], expected.model["numbers"])
 
 
+def test_killed_between_the_pointers_to_the_best_and_the_last(tmp_path, monkeypatch):
+    """`best` is ahead of `last` then: a round must not begin with what came after it."""
+    whole = make_trainer(tmp_path / "whole", ERRORS)
+    whole.train()
+    killed = make_trainer(tmp_path / "run", ERRORS)
+    point = killed.store._point
+
+    def dying(name, step):
+        if name == "last" and step == 4 * MINIBATCHES:
+            raise KeyboardInterrupt
+        point(name, step)
+
+    monkeypatch.setattr(killed.store, "_point", dying)
+    with pytest.raises(KeyboardInterrupt):
+        killed.train()
+    pointers = [(killed.run.path / name).read_text() for name in ("best", "last")]
+    assert pointers == ["8\n", "6\n"]
+    resumed = make_trainer(tmp_path / "run", ERRORS)
+    resumed.resume()
+    resumed.train()
+    for which in ("best", "last"):
+        found, expected = (t.store.load(which) for t in (resumed, whole))
+        assert found.step == expected.step
+        assert torch.equal(found.model["numbers"], expected.model["numbers"])
+
+
 def test_rounds_cannot_be_lengthened(tmp_path):
     make_trainer(tmp_path / "run", ERRORS).train()
     longer = make_trainer(tmp_path / "run", ERRORS, epochs=4)

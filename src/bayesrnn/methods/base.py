@@ -98,6 +98,8 @@ class Method(ABC, Generic[Options]):
     summary: ClassVar[str]
     #: A frozen dataclass of `option` fields: the method's options on the command line.
     options_type: ClassVar[type]
+    #: What the one network that stands for all is, in words.
+    mean_label: ClassVar[str] = "mean weights"
     #: Whether how the weights are updated is part of the method: `optimiser` then makes the one
     #: to use, and the user has no choice of another.
     own_optimiser: ClassVar[bool] = False
@@ -169,10 +171,14 @@ class Method(ABC, Generic[Options]):
 
         return network
 
-    def members(self, net: nn.Module) -> int:
-        """How many networks are kept; a draw is of number `seed % members`."""
+    def kept(self, net: nn.Module) -> int:
+        """How many networks are kept to predict with; 0: none beside the one that is trained."""
         del net
-        return 1
+        return 0
+
+    def members(self, net: nn.Module) -> int:
+        """How many networks there are to draw; a draw is of number `seed % members`."""
+        return max(1, self.kept(net))
 
     @property
     def draws_differ(self) -> bool:

@@ -74,6 +74,7 @@ class Ensemble(Method[EnsembleOptions]):
     name: ClassVar[str] = "ensemble"
     summary: ClassVar[str] = "several networks of another method (Lakshminarayanan et al. 2017)"
     options_type: ClassVar[type] = EnsembleOptions
+    mean_label: ClassVar[str] = "one member"
 
     def __init__(self, options: EnsembleOptions, streams: RandomStreams) -> None:
         super().__init__(options, streams)
@@ -176,7 +177,7 @@ class Ensemble(Method[EnsembleOptions]):
         assert isinstance(net, Members)
         return self.bases[self._one(net)].mean(net.members[self._one(net)])
 
-    def members(self, net: nn.Module) -> int:
+    def kept(self, net: nn.Module) -> int:
         """The members trained so far, with the one in training."""
         assert isinstance(net, Members)
         return int(net.trained)

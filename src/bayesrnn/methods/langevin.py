@@ -72,6 +72,7 @@ class LangevinMethod(Method[Options]):
     """What sgld and psgld share: all but the scale of a step."""
 
     own_optimiser: ClassVar[bool] = True
+    mean_label: ClassVar[str] = "mean of the kept weights"
 
     def build(self, module: nn.Module, hints: Hints) -> nn.Module:
         """The module, with room for copies of its weights."""
@@ -91,18 +92,29 @@ class LangevinMethod(Method[Options]):
     def after_step(self, net: nn.Module, step: int, steps: int) -> None:
         """Keep the weights if it is time to."""
         assert isinstance(net, Snapshots)
+        if step == 1:
+            self._require_time(steps)
         if self.options.is_kept(step, steps):
             net.keep(self.options.snapshots)
+
+    def _require_time(self, steps: int) -> None:
+        """Refuse a thinning with which no weights would ever be kept."""
+        thinning, left = self.options.thinning, steps - round(self.options.burn_in * steps)
+        if thinning is not None and thinning > left:
+            raise ConfigError(
+                f"--thinning is {thinning}, but training has only {left} steps after the burn-in, "
+                "so no weights would be kept; give a smaller one"
+            )
 
     def mean_module(self, net: nn.Module) -> nn.Module:
         """The module with the mean of the kept weights; those of today while none are kept."""
         assert isinstance(net, Snapshots)
         return net.average() if len(net) else net.module
 
-    def members(self, net: nn.Module) -> int:
+    def kept(self, net: nn.Module) -> int:
         """How many sets of weights are kept."""
         assert isinstance(net, Snapshots)
-        return max(1, len(net))
+        return len(net)
 
     @property
     def draws_differ(self) -> bool:

@@ -17,7 +17,14 @@ from bayesrnn.methods.base import (
     option,
 )
 from bayesrnn.methods.dropout import no_place_for_dropout, require_rate
-from bayesrnn.nn import MaskedDropout, MaskedEmbedding, MaskStyle, dropping, masked_recurrent
+from bayesrnn.nn import (
+    MaskedDropout,
+    MaskedEmbedding,
+    MaskStyle,
+    alike_masks,
+    dropping,
+    masked_recurrent,
+)
 from bayesrnn.random import RandomStreams
 
 
@@ -102,13 +109,15 @@ class Masking(Method[Options]):
         return any(self.rates)
 
     def draw(self, net: nn.Module, seed: int) -> Network:
-        """The network with one set of masks, the same at every call.
+        """The network with one set of masks, the same at every call and for all of a batch.
 
-        So a text that is read in pieces is read as if at once.
+        So it is one network: a text that is read in pieces is read as if at once, and beside other
+        texts as if alone.
         """
 
         def network(*args: Any, **kwargs: Any) -> Any:
-            with dropping(net), RandomStreams(seed).as_default("dropout"):
+            masks = RandomStreams(seed)
+            with dropping(net), alike_masks(net), masks.as_default("dropout"):
                 return net(*args, **kwargs)
 
         return network

@@ -22,7 +22,7 @@ class VariationalDropoutOptions(MaskOptions):
     """Options of variational dropout."""
 
     length_scale: float = option(
-        1.0, "l of the prior N(0, 1 / l^2) of the weights, hence their decay; 0 for none"
+        0.75, "l of the prior N(0, 1 / l^2) of the weights, hence their decay; 0 for none"
     )
 
     def __post_init__(self) -> None:
@@ -34,10 +34,14 @@ class VariationalDropout(Masking[VariationalDropoutOptions]):
     """Drop inputs, recurrent connections, outputs and words: the same ones throughout a sequence.
 
     To drop an input is to set its row w of the weights to zero, so a mask is a draw of weights:
-    q(w) = p N(0, s^2) + (1 - p) N(m, s^2) with s -> 0, held over the sequence. With the prior
-    N(0, 1 / l^2), KL[q || p] = (l^2 / 2) (1 - p) ||M||^2 for all rows together, up to the entropy
-    of q, which in this limit does not depend on the means M. A bias is never dropped (p = 0). So
-    the KL is weight decay, charged once per epoch.
+    q(w) = p N(0, s^2) + (1 - p) N(m / (1 - p), s^2) with s -> 0, held over the sequence; m is what
+    is trained, the mean of w. With the prior N(0, 1 / l^2),
+
+        KL[q || p] = (l^2 / 2) ||M||^2 / (1 - p)
+
+    for all rows together, up to the entropy of q, which in this limit does not depend on M. (Gal's
+    (l^2 / 2) (1 - p) ||M||^2 is the same with M for the rows that are kept, m / (1 - p).) A bias is
+    never dropped (p = 0). So the KL is weight decay, charged once per epoch.
     """
 
     name: ClassVar[str] = "variational-dropout"
@@ -62,9 +66,9 @@ class VariationalDropout(Masking[VariationalDropoutOptions]):
 
 
 def divergence(net: nn.Module, length_scale: float) -> Tensor:
-    """KL[q || p] up to a constant: the sum of (l^2 / 2) (1 - p) ||M||^2 over all weights."""
+    """KL[q || p] up to a constant: the sum of (l^2 / 2) ||M||^2 / (1 - p) over all weights."""
     charged = list(_charged(net))
-    factors = [length_scale**2 / 2 * kept for _, kept in charged]
+    factors = [length_scale**2 / 2 / kept for _, kept in charged]
     value: Tensor = _SquaredNorms.apply(  # type: ignore[no-untyped-call]
         factors, *(weight for weight, _ in charged)
     )
@@ -81,15 +85,17 @@ class _Charged(NamedTuple):
 def _charged(net: nn.Module) -> Iterator[_Charged]:
     """The trainable weights and biases of a network, tied ones once.
 
-    Matrices of layers that draw no masks themselves count as fed by a dropout layer, if there is
-    one. What scales or shifts a normalised input has no prior around 0.
+    Of layers that stand in line (`nn.Sequential`), those right after a dropout layer are fed by it;
+    elsewhere, layers that draw no masks themselves count as fed by one, if there is any. A single
+    number, and what scales or shifts a normalised input, has no prior around 0.
     """
     feeding = [layer.p for layer in dropout_layers(net) if isinstance(layer, nn.Dropout)]
     elsewhere = max(feeding, default=0.0)
+    in_line = _rates_in_line(net)
     for name, parameter in net.named_parameters():
         path, _, leaf = name.rpartition(".")
         layer = net.get_submodule(path)
-        if not parameter.requires_grad or isinstance(layer, _NORMALISING):
+        if not parameter.requires_grad or not parameter.dim() or isinstance(layer, _NORMALISING):
             continue
         if leaf.startswith("bias"):
             rate = 0.0
@@ -98,8 +104,23 @@ def _charged(net: nn.Module) -> Iterator[_Charged]:
         elif isinstance(layer, nn.Embedding):
             rate = layer.rate if isinstance(layer, MaskedEmbedding) else 0.0
         else:
-            rate = elsewhere
+            rate = in_line.get(layer, elsewhere)
         yield _Charged(parameter, 1 - rate)
+
+
+def _rates_in_line(net: nn.Module) -> dict[nn.Module, float]:
+    """The rate at which the inputs are dropped of each layer in an `nn.Sequential`."""
+    rates: dict[nn.Module, float] = {}
+    for line in net.modules():
+        if isinstance(line, nn.Sequential):
+            rate = 0.0
+            for layer in line:
+                if isinstance(layer, nn.Dropout):
+                    rate = layer.p
+                elif any(True for _ in layer.parameters()):
+                    rates[layer] = rate
+                    rate = 0.0
+    return rates
 
 
 class _SquaredNorms(torch.autograd.Function):

@@ -2,7 +2,7 @@
 
 from bayesrnn.nn.dropout import dropout_layers, dropping, modes_kept, never_drop
 from bayesrnn.nn.language_model import LanguageModel
-from bayesrnn.nn.masked import MaskedDropout, MaskedEmbedding, MaskedLayer
+from bayesrnn.nn.masked import MaskedDropout, MaskedEmbedding, MaskedLayer, alike_masks
 from bayesrnn.nn.masked_recurrent import MaskedRecurrent, masked_recurrent
 from bayesrnn.nn.masks import MaskStyle
 from bayesrnn.nn.mlp import MLP
@@ -20,6 +20,7 @@ __all__ = [
     "MaskedRecurrent",
     "State",
     "TextReader",
+    "alike_masks",
     "dropout_layers",
     "dropping",
     "masked_recurrent",

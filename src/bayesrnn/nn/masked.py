@@ -6,6 +6,9 @@ under the same names.
 """
 
 from abc import ABC, abstractmethod
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
 
 from torch import Tensor, nn
 
@@ -25,6 +28,20 @@ class MaskedLayer(nn.Module, ABC):
     @abstractmethod
     def switch_off(self) -> None:
         """Drop nothing from now on, in training mode neither."""
+
+
+@contextmanager
+def alike_masks(module: nn.Module) -> Iterator[None]:
+    """Inside the block all sequences of a batch get the same masks: those of one network."""
+    layers = [layer for layer in module.modules() if isinstance(layer, MaskedLayer)]
+    styles = [layer.style for layer in layers]
+    for layer in layers:
+        layer.style = replace(layer.style, alike=True)
+    try:
+        yield
+    finally:
+        for layer, style in zip(layers, styles, strict=True):
+            layer.style = style
 
 
 class MaskedDropout(MaskedLayer, nn.Dropout):
@@ -53,8 +70,11 @@ class MaskedDropout(MaskedLayer, nn.Dropout):
         if not self.training or not self.p:
             return x
         shape = list(x.shape)
-        if self.time_axis is not None and x.dim() > 2 and not self.style.every_step:
+        has_time = self.time_axis is not None and x.dim() > 2
+        if self.time_axis is not None and has_time and not self.style.every_step:
             shape[self.time_axis] = 1
+        if self.style.alike and x.dim() > 1:
+            shape[1 if has_time and self.time_axis == 0 else 0] = 1
         return x * draw_mask(tuple(shape), self.p, self.style.noise, x)
 
 
@@ -102,7 +122,9 @@ class MaskedEmbedding(MaskedLayer, nn.Embedding):
         by_sequence = words[None] if words.dim() < 2 else words
         batch_axis = 0 if words.dim() < 2 or self.batch_first else 1
         by_sequence = by_sequence.movedim(batch_axis, 0)
-        shape = (len(by_sequence), self.num_embeddings)
-        mask = draw_mask(shape, self.word_rate, self.style.noise, vectors)
+        sequences = 1 if self.style.alike else len(by_sequence)
+        mask = draw_mask(
+            (sequences, self.num_embeddings), self.word_rate, self.style.noise, vectors
+        ).expand(len(by_sequence), -1)
         factors = mask.gather(1, by_sequence.flatten(1)).view(by_sequence.shape)
         return vectors * factors.movedim(0, batch_axis).view(words.shape)[..., None]

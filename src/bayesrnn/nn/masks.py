@@ -30,11 +30,14 @@ class MaskStyle:
     noise: how a factor is distributed.
     every_step: a new mask at each time step, instead of one for the whole sequence.
     gates: one mask for all gates of a cell, or one for each.
+    alike: all sequences of a batch have the same mask, as if drawn for one network, instead of each
+        its own.
     """
 
     noise: Noise = "bernoulli"
     every_step: bool = False
     gates: Gates = "tied"
+    alike: bool = False
 
     def draw(self, rate: float, x: Tensor, gates: int = 1) -> Tensor | None:
         """A mask for `x` [time, batch, units]: [time or 1, batch, units], None at rate 0.
@@ -45,4 +48,7 @@ class MaskStyle:
             return None
         steps = len(x) if self.every_step else 1
         of_gates = (gates,) if self.gates == "untied" and gates > 1 else ()
-        return draw_mask((steps, *of_gates, *x.shape[1:]), rate, self.noise, x)
+        batch, *units = x.shape[1:]
+        sequences = 1 if self.alike else batch
+        mask = draw_mask((steps, *of_gates, sequences, *units), rate, self.noise, x)
+        return mask.expand(steps, *of_gates, batch, *units)

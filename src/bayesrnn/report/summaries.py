@@ -62,6 +62,8 @@ class EpochPoint:
     step: int
     train: float | None
     valid: float | None
+    #: Whether it was the best so far.
+    marked_best: bool = False
 
 
 @dataclass(frozen=True)
@@ -101,7 +103,14 @@ class RunSummary:
 
     @property
     def best(self) -> EpochPoint | None:
-        """The epoch with the lowest validation figure, the first of equals."""
+        """The epoch that the run holds for its best.
+
+        Mostly that is the one with the lowest validation figure; not where networks are kept, or
+        trained one after the other. Runs of earlier versions did not say which it was.
+        """
+        marked = [point for point in self.points if point.marked_best]
+        if marked:
+            return marked[-1]
         found = [point for point in self.points if point.valid is not None]
         return min(found, key=lambda point: point.valid or 0.0, default=None)
 
@@ -158,7 +167,7 @@ def read_summary(path: Path) -> RunSummary:
         ),
         method=config["method"],
         network=f"{config.get('cell', 'mlp')} {config['layers']}x{config['hidden']}",
-        epochs_planned=config["epochs"],
+        epochs_planned=config["epochs"] * _rounds(config),
         points=_points(records, measure, run.metrics.path),
         results=_results(path / "results"),
         settings=", ".join(
@@ -254,7 +263,7 @@ def _points(
         if not isinstance(epoch, int) or not isinstance(step, int):
             raise RunError(f"{path} is damaged: it has the figures of an epoch without its number")
         train, valid = (measure.read(record, f"{split}_") for split in ("train", "valid"))
-        points[epoch] = EpochPoint(epoch, step, train, valid)
+        points[epoch] = EpochPoint(epoch, step, train, valid, record.get("best") is True)
     return tuple(points[epoch] for epoch in sorted(points))
 
 
@@ -293,9 +302,18 @@ def _words(value: str | list[Any]) -> str:
     return value if isinstance(value, str) else " ".join(map(str, value))
 
 
+def _rounds(config: Mapping[str, Any]) -> int:
+    """How many times the epochs are gone through: once for each member that has its turn."""
+    options = config.get("options", {})
+    in_turn = config["method"] == "ensemble" and not options.get("side_by_side")
+    return int(options.get("members", 1)) if in_turn else 1
+
+
 def _said(options: Mapping[str, Any]) -> list[str]:
     """The options of a method in words, without those that only detail another one."""
     said = []
+    if "base" in options:
+        said.append(f"{options.get('members')} x {options['base']}")
     if "prior" in options:
         grouped = options["prior"] == "mixture" and "prior_per" in options
         said.append(f"{options['prior']} prior" + f" per {options['prior_per']}" * grouped)
@@ -305,6 +323,15 @@ def _said(options: Mapping[str, Any]) -> list[str]:
         said.append(f"KL weight {options['kl_weight']}")
     if "dropout" in options:
         said.append(f"dropout {options['dropout']}")
+    for name in ("recurrent_dropout", "embedding_dropout", "weight_dropout", "length_scale"):
+        if options.get(name) is not None:
+            said.append(f"{name.replace('_', ' ')} {options[name]}")
+    if options.get("gates") == "untied":
+        said.append("untied gates")
+    if "temperature" in options:
+        said.append(f"temperature {options['temperature']}")
+    if "prior_sigma" in options:
+        said.append(f"prior sigma {options['prior_sigma']}")
     return said
 
 

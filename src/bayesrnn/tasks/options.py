@@ -66,7 +66,7 @@ def command_line_type(name: str, parts: Iterable[type], description: str) -> typ
         if item.name != "options":
             made[item.name] = _argument(item, hint, "")
     for item, hint, owners in _method_options().values():
-        made[item.name] = _argument(item, hint, f"[{', '.join(owners)}] ")
+        made[item.name] = _argument(item, hint, f"[{', '.join(owners)}] ", by_recipe=True)
     return make_dataclass(name, made.values(), namespace={"__doc__": description}, frozen=True)
 
 
@@ -76,8 +76,13 @@ def given_options(parsed: Any) -> dict[str, Any]:
     return {name: value for name, (value, default) in values.items() if value != default}
 
 
-def _argument(item: "Field[Any]", hint: Any, prefix: str) -> tuple[str, Any, Any]:
-    shown = f"{prefix}{item.metadata['help']}{_default(item)}"
+def _argument(
+    item: "Field[Any]", hint: Any, prefix: str, by_recipe: bool = False
+) -> tuple[str, Any, Any]:
+    default = _default(item)
+    if by_recipe and default:
+        default = f"{default[:-1]}, or by recipe)"
+    shown = f"{prefix}{item.metadata['help']}{default}"
     choices = _choices(item, hint)
     if hint is bool:
         argument = tyro.conf.arg(help=shown, help_behavior_hint="")

@@ -4,7 +4,7 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
-from bayesrnn.evaluation import Likelihood
+from bayesrnn.evaluation import Likelihood, networks_to_read
 from bayesrnn.methods import Bounded
 from bayesrnn.tasks.reader_rows import reader_figures, reference_lines
 from bayesrnn.tasks.runs import TrainedRun
@@ -37,22 +37,27 @@ def inference_rows(
     if not isinstance(method, Bounded):
         members = method.members(trained.net)
         wanted = [samples] if samples or members == 1 else [0, members]
-        return [_averaged_row(draws, averaged, "") for draws in wanted]
+        return [_averaged_row(trained, draws, averaged) for draws in wanted]
     draws = samples or DEFAULT_SAMPLES
     label = "sharpened bound, NLL + KL"
     return [
-        _averaged_row(0, averaged, "phi "),
-        _averaged_row(draws, averaged, "phi "),
+        _averaged_row(trained, 0, averaged, "phi "),
+        _averaged_row(trained, draws, averaged, "phi "),
         {"inference": "bound", "label": label, "samples": 0, **bounded(method)},
     ]
 
 
-def _averaged_row(samples: int, averaged: Callable[[int], Row], name: str) -> Row:
+def _averaged_row(
+    trained: TrainedRun[Any], samples: int, averaged: Callable[[int], Row], name: str = ""
+) -> Row:
+    method = trained.method
     if samples:
-        label = f"{name}averaged over {samples} draw{'s' * (samples > 1)}"
-        inference = f"samples{samples}"
+        networks = networks_to_read(method, trained.net, samples)
+        noun = "draw" if method.draws_differ else "network"
+        counted = f"{networks} {noun}{'s' * (networks > 1)}"
+        label, inference = f"{name}averaged over {counted}", f"samples{samples}"
     else:
-        label, inference = f"{name}mean" if name else "mean weights", "mean"
+        label, inference = f"{name}mean" if name else method.mean_label, "mean"
     return {"inference": inference, "label": label, "samples": samples, **averaged(samples)}
 
 

@@ -93,7 +93,8 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         )
     directory = RunDirectory(path)
     store = CheckpointStore(path)
-    if arguments.resume and store.exists():
+    if arguments.resume and directory.has_config():
+        # Also where it was killed before its first checkpoint: it starts again as it was meant.
         saved = task.resolve({}, from_toml(directory.read_config(), f"{path}/config.toml"))
         config = _resumed(saved, given, file)
     else:

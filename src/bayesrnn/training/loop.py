@@ -97,8 +97,9 @@ class Position:
     state: Any = None
     epoch_nll: float = 0.0
     best: float | None = None
-    #: How many networks the method had kept in the best epoch.
-    best_members: int = 1
+    #: The step of the best epoch, and how many networks the method had kept by then.
+    best_step: int | None = None
+    best_kept: int = 0
 
 
 class StepFigures(NamedTuple):
@@ -162,7 +163,8 @@ class Trainer:
         position = self.position
         number, epoch = divmod(position.epoch, self.settings.epochs)
         if number and not epoch and not position.minibatch:
-            self.net.load_state_dict(self.store.load_model("best").model)
+            # Not by the pointer: it may be ahead of a state that was saved earlier.
+            self.net.load_state_dict(self.store.load_model(str(position.best_step)).model)
             position.best = None
         self.method.begin_round(self.net, number)
 
@@ -239,14 +241,11 @@ class Trainer:
         nll = position.epoch_nll / (len(self.batches) * self.batches.steps)
         train, valid = self.problem.figures(nll), self.problem.validate()
         # More kept networks are better, whatever the figure of the one that stands for them.
-        members = self.method.members(self.net)
-        best = (
-            position.best is None
-            or members > position.best_members
-            or valid[measure] < position.best
-        )
+        kept = self.method.kept(self.net)
+        best = position.best is None or kept > position.best_kept or valid[measure] < position.best
         if best:
-            position.best, position.best_members = valid[measure], members
+            position.best, position.best_step = valid[measure], position.step
+            position.best_kept = kept
         position.epoch += 1
         position.minibatch, position.epoch_nll, position.state = 0, 0.0, None
         self._log(
@@ -256,6 +255,7 @@ class Trainer:
                 name if name.startswith("train_") else f"valid_{name}": value
                 for name, value in valid.items()
             },
+            best=best,
         )
         say(
             f"epoch {position.epoch}/{self.epochs}  train {_shown(train)}"

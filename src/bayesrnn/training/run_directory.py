@@ -72,6 +72,10 @@ class RunDirectory:
         """Keep the settings of the run."""
         self.write_text("config.toml", toml_text)
 
+    def has_config(self) -> bool:
+        """Whether the settings of a run were kept here."""
+        return (self.path / "config.toml").is_file()
+
     def read_config(self) -> str:
         """The settings of the run, as TOML text."""
         return self.read_text("config.toml")
