@@ -103,6 +103,14 @@ def test_the_vocabulary_is_of_the_training_texts(write_csv):
     assert len(own) == len(found.train.targets), "none that only the other texts have"
 
 
+def test_numbers_that_differ_only_outside_the_training_texts(write_csv):
+    own = texts(40)
+    tested = own[split_by_text([review_words(text) for text in own]).test[0]]
+    rows = [[text, 5 if text == tested else 2] for text in own]
+    with pytest.raises(CorpusError, match=r"of the training texts of .* all the same \(2\)"):
+        load_reviews(write_csv(rows))
+
+
 def test_labels_are_numbered_in_order(write_csv):
     rows = [[text, "good" if n % 3 else "bad"] for n, text in enumerate(texts(40))]
     reviews = load_reviews(write_csv(rows))
@@ -115,7 +123,8 @@ def test_labels_are_numbered_in_order(write_csv):
 @pytest.mark.parametrize(
     ("rows", "message"),
     [
-        ([[t, 1] for t in texts(40)], "all the same"),
+        ([[t, 0.1] for t in texts(40)], r"of the training texts of .* all the same \(0.1\)"),
+        ([[t, n * 1e307] for n, t in enumerate(texts(40))][:17], "deviation of (inf|nan)"),
         ([[t, "good"] for t in texts(40)], "only one label"),
         ([[t, f"label {n}"] for n, t in enumerate(texts(40))], "40 different labels for 40"),
         ([[t, n] for n, t in enumerate(texts(9))], "9 different texts"),

@@ -1,3 +1,5 @@
+import csv
+
 import pytest
 
 from bayesrnn.data.tables import read_table
@@ -58,6 +60,11 @@ def test_columns_are_found_by_name(table, header, options):
         (["1", "2", "3"], "label", ["1", "2", "3"]),
         (["good", "bad", "7"], "auto", ["good", "bad", "7"]),
         (["good", "bad ", "bad"], "auto", ["good", "bad", "bad"]),
+        (["1", "good"], "auto", ["1", "good"]),
+        (["1_0", "2_0"], "auto", ["1_0", "2_0"]),
+        (["\u0661", "\u0662"], "auto", ["\u0661", "\u0662"]),
+        (['"7,3"', '"7,3"'], "label", ["7,3", "7,3"]),
+        (['"7,3"', "good"], "auto", ["7,3", "good"]),
     ],
 )
 def test_numbers_and_labels(table, targets, kind, expected):
@@ -80,6 +87,12 @@ def test_numbers_and_labels(table, targets, kind, expected):
         ("text,rating\nx,1\ny,2\nz,4/5\n", {}, CorpusError, "row 4: '4/5' is not a number.*label"),
         ("text,rating\nx,1\nz,nan\ny,2\n", {}, CorpusError, "row 3: 'nan' is not a number"),
         ("text,rating\nx,a\n", {"kind": "number"}, CorpusError, "row 2: 'a' is not a number"),
+        ("text,rating\nx,1\ny,2\nz,1_0\n", {}, CorpusError, "row 4: '1_0' is not a number"),
+        ('text,rating\nx,"7,3"\ny,"8,1"\n', {}, CorpusError, "row 2: '7,3'.*point: 7.3.*label"),
+        ('text,rating\nx,7\ny,"8,1"\nz,"-1,5"\n', {}, CorpusError, "row 3: '8,1'.*point: 7.3"),
+        ('text,rating\nx,"7,3"\n', {"kind": "number"}, CorpusError, "decimal point: 7.3$"),
+        ("text;rating\nx;1\n", {}, CorpusError, "'text;rating', with semicolons.*commas"),
+        ("text\trating\nx\t1\n", {}, CorpusError, "with tabs in its name; .* by commas"),
         ('text,rating\nx,1\n"y,2\n', {}, CorpusError, "row 3 .*CSV file"),
         ('text,rating\n"x"y,1\n', {}, CorpusError, r"row 2 \(line 2\).*CSV file"),
     ],
@@ -88,6 +101,17 @@ def test_mistakes_are_named_in_one_line(table, text, options, error, message):
     with pytest.raises(error, match=message) as caught:
         read_table(table(text), **options)
     assert "\n" not in str(caught.value)
+
+
+def test_texts_longer_than_the_limit_of_the_csv_module(table):
+    limit = csv.field_size_limit()
+    long = "word " * limit
+    found = read_table(table(f'text,rating\n"{long}",1\nshort,2\n'))
+    assert found.texts == [long, "short"]
+    assert csv.field_size_limit() == limit, "it is as it was"
+    with pytest.raises(CorpusError, match="row 2"):
+        read_table(table(f'text,rating\n"{long}"y,1\n'))
+    assert csv.field_size_limit() == limit
 
 
 def test_text_that_is_not_utf8(table):

@@ -11,8 +11,9 @@ import pytest
 
 from bayesrnn.cli import main
 from bayesrnn.data import corpora
+from bayesrnn.errors import RunError
 from bayesrnn.methods import METHODS
-from bayesrnn.tasks import recipes, reproduce_results, reproduce_runs
+from bayesrnn.tasks import recipes, reproduce, reproduce_results, reproduce_runs
 from bayesrnn.tasks.reproduce_options import PtbOptions
 from bayesrnn.tasks.reproduce_report import gather
 from bayesrnn.training import Trainer
@@ -199,6 +200,74 @@ def test_figures_of_other_weights_are_not_shown(copied):
     assert bbb.figures["valid-mean"] == result(copied / "bbb-seed1", "valid-mean")["perplexity"]
     assert (bbb.gaps, bbb.pruning) == ((), None)
     assert plain.gaps
+
+
+def test_figures_of_a_text_in_parts_are_not_shown(copied):
+    kept = result(copied / "bbb-seed1", "test-mean")
+    changed = json.dumps({**kept, "streams": 20})
+    (copied / "bbb-seed1" / "results" / "test-mean.json").write_text(changed)
+    request = PtbOptions("tiny", "bbb", out=copied, samples=2, epochs=2).request()
+    (bbb,) = gather(request, "").runs
+    assert {*FIGURES} - {*bbb.figures} == {"test-mean"}
+
+
+def test_parts_of_another_run_in_the_same_place_are_not_taken(copied, calls, program):
+    """It has as many steps, but it was trained with other settings."""
+    config = copied / "bbb-seed1" / "config.toml"
+    config.write_text(config.read_text().replace("clip = ", "clip = 1"))
+    request = PtbOptions("tiny", "plain,bbb", out=copied, samples=2, epochs=2).request()
+    plain, bbb = gather(request, "").runs
+    assert (bbb.gaps, bbb.pruning) == ((), None)
+    assert plain.gaps
+    assert program(*command(copied))[0] == 0
+    assert calls == ["uncertainty", "prune_run"]
+    bbb = gather(request, "").runs[1]
+    assert bbb.gaps
+    assert bbb.pruning is not None
+
+
+@pytest.mark.parametrize("change", [{"steps": 7}, {"threads": 3}])
+def test_speeds_measured_otherwise_are_measured_again(copied, calls, program, change):
+    path = copied / "bench.json"
+    kept = json.loads(path.read_text())
+    path.write_text(json.dumps({**kept, "key": {**kept["key"], **change}}))
+    assert program(*command(copied))[0] == 0
+    assert calls == ["bench"]
+    assert json.loads(path.read_text())["key"] == kept["key"]
+
+
+def test_speeds_of_earlier_methods_do_not_vanish(copied, monkeypatch, program):
+    asked = []
+
+    def speeds(steps, threads, methods):
+        asked.append((steps, threads, list(methods)))
+        return dict.fromkeys(methods, SPEEDS["plain"])
+
+    monkeypatch.setattr(reproduce_results, "bench", speeds)
+    only = ("--skip", "dynamic,draws,entropy,pruning", "--epochs", 1)
+    assert program(*command(copied, "--methods", "dropout", *only))[0] == 0
+    assert asked == [(40, 1, ["plain", "bbb", "dropout"])]
+    assert program(*command(copied, "--methods", "bbb", *only))[0] == 0
+    assert len(asked) == 1, "fewer methods are there already"
+    markdown = (copied / "results.md").read_text()
+    for method in ("plain", "bbb", "dropout"):
+        assert f"| {method} | 1.00x |" in markdown
+
+
+def test_an_error_of_the_report_does_not_hide_that_of_the_step(copied, monkeypatch, program):
+    def fails(words):
+        def function(*_):
+            raise RunError(words)
+
+        return function
+
+    (copied / "pruning" / "bbb-seed1.json").unlink()
+    monkeypatch.setattr(reproduce_results, "prune_run", fails("the step failed"))
+    monkeypatch.setattr(reproduce, "write_report", fails("the report failed"))
+    code, _, errors = program(*command(copied))
+    assert code == 1
+    assert "the step failed" in errors.splitlines()[-1]
+    assert "the results were not written: the report failed" in errors
 
 
 def test_other_numbers_of_draws_are_other_results(copied, calls, program):

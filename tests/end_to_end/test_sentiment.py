@@ -192,10 +192,40 @@ def test_predict_lines_of_labels(trained, program, tmp_path, monkeypatch):
         assert sum(one["probabilities"].values()) == pytest.approx(1)
         assert 0 < one["mutual_information"] < one["entropy"] < 0.7
     assert "p(fine)" in out
-    monkeypatch.setattr("sys.stdin", io.StringIO(lines.read_text()))
+    windows = b"\xef\xbb\xbf" + lines.read_bytes().replace(b"\n", b"\r\n")
+    give_input(monkeypatch, windows)
     code, shown, _ = program("predict", run, "--file", "-", "--json", "-")
     assert code == 0
     assert json.loads(shown)["texts"] == found
+
+
+def give_input(monkeypatch, data):
+    """Bytes on standard input, which by itself would be read as ASCII."""
+    monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (b"\n \n", "standard input has no text"),
+        (b"a film\n\na plot\n", "line 2 of standard input has no words"),
+        (b"a sch\xf6n film\n", "standard input is not valid UTF-8: byte 0xf6 at byte 5"),
+    ],
+)
+def test_mistakes_in_standard_input(data, message, program, tmp_path, monkeypatch):
+    give_input(monkeypatch, data)
+    code, _, errors = program("predict", tmp_path, "--file", "-")
+    assert code == 1
+    assert message in errors
+    assert len(errors.strip().splitlines()) == 1
+
+
+def test_standard_input_is_utf8_whatever_the_terminal_is(trained, program, monkeypatch):
+    run = trained("number", "plain", "--epochs", "1")
+    give_input(monkeypatch, "ein schöner film\n".encode())
+    code, out, errors = program("predict", run, "--file", "-", "--json", "-")
+    assert code == 0, errors
+    assert json.loads(out)["texts"][0]["text"] == "ein schöner film"
 
 
 def test_a_text_of_unknown_words_is_noted(trained, program):
@@ -279,6 +309,7 @@ def test_mistakes_in_what_to_predict(runs, trained, program, tmp_path):
         ("text,rating\nx,1\n", (), "1 different texts"),
         ("text,rating\nx,1\ny,2\nz,three\n", (), "row 4: 'three' is not a number"),
         ("text,rating\nx,1\n", ("--target-column", "stars"), "are: text, rating"),
+        ("text;rating\nx;1\n", (), "separated by commas"),
     ],
 )
 def test_mistakes_in_the_table(program, tmp_path, text, options, message):

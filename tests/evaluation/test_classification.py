@@ -299,7 +299,7 @@ def test_labels_outside_the_classes(labels, said):
 def test_nothing_to_evaluate():
     images, labels = data(5)
     for samples in (0, 2):
-        with pytest.raises(CorpusError, match="no images"):
+        with pytest.raises(CorpusError, match="no examples"):
             classification(*make_method("bbb"), images[:0], labels[:0], samples)
     assert class_log_probabilities(make_model(), images[:0]).shape == (0, CLASSES)
 

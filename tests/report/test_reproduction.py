@@ -1,6 +1,7 @@
 import re
 import statistics
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -169,6 +170,12 @@ def test_after_one_epoch_at_medium_size_only(reproduced: Reproduced) -> None:
     assert table is not None
     assert [list(row) for row in table.rows] == [["bbb-seed1", "262.50", "258"]]
     assert first_epoch_table(found(*runs)) is None
+
+
+def test_a_log_that_begins_later_has_no_figure_after_one_epoch(reproduced: Reproduced) -> None:
+    run = reproduced(valid=(262.5, 200.0))
+    later = replace(run, summary=replace(run.summary, points=run.summary.points[1:]))
+    assert first_epoch_table(found(later, size="medium")) is None
 
 
 def test_entropy_gaps_beside_the_published_ones(reproduced: Reproduced) -> None:

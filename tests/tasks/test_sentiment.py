@@ -5,7 +5,7 @@ import torch
 
 from bayesrnn.core import Bayesian
 from bayesrnn.data import Labels, Numbers, Reviews, Segments, Vocabulary, three_classes
-from bayesrnn.errors import ConfigError
+from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.evaluation import Draws
 from bayesrnn.methods import METHODS, Shares
 from bayesrnn.random import RandomStreams
@@ -14,7 +14,8 @@ from bayesrnn.tasks.reader_rows import reader_figures, reference_lines
 from bayesrnn.tasks.runs import make_method
 from bayesrnn.tasks.sentiment import SentimentTask
 from bayesrnn.tasks.sentiment_config import resolve_sentiment
-from bayesrnn.tasks.sentiment_figures import text_figures
+from bayesrnn.tasks.sentiment_figures import constant_figures, text_figures
+from bayesrnn.tasks.sentiment_words import described_reviews
 
 TARGET = Numbers(mean=3.0, sd=0.5)
 
@@ -45,8 +46,25 @@ def test_mistakes_in_options():
         resolve_sentiment({"method": "plain", "target": "rank"})
     with pytest.raises(ConfigError, match="--segment is 0"):
         resolve_sentiment({"method": "plain", "segment": 0})
-    with pytest.raises(ConfigError, match="for a CSV file"):
-        SentimentTask().load(resolve_sentiment({"method": "plain", "text_column": "a"}))
+
+
+@pytest.mark.parametrize(
+    ("given", "named"),
+    [
+        ({"text_column": "a"}, "--text-column"),
+        ({"target_column": "a", "target": "label"}, "--target-column and --target label"),
+        ({"target": "label"}, "--target label"),
+    ],
+)
+def test_options_of_own_tables_are_refused_for_pang_and_lees_reviews(given, named):
+    with pytest.raises(ConfigError, match=f"^{named} cannot go with --data scale"):
+        SentimentTask().load(resolve_sentiment({"method": "plain", **given}))
+
+
+def test_pang_and_lees_ratings_may_be_called_numbers(monkeypatch):
+    monkeypatch.delenv("BAYESRNN_DATA", raising=False)
+    with pytest.raises(CorpusError, match="needs a data folder"):
+        SentimentTask().load(resolve_sentiment({"method": "plain", "target": "number"}))
 
 
 @pytest.fixture
@@ -70,6 +88,59 @@ def problem(reviews, method="plain"):
     made = make_method(config, streams)
     net = task.build(config, task.files(reviews), made, streams)
     return task.problem(config, reviews, made, net, torch.device("cpu")), made, net
+
+
+def with_targets(reviews, target, values):
+    """The same texts, with these training targets again and again."""
+    parts = [
+        part.with_targets(torch.tensor([values[n % len(values)] for n in range(len(part.targets))]))
+        for part in (reviews.train, reviews.valid, reviews.test)
+    ]
+    return Reviews(reviews.name, reviews.vocabulary, target, *parts)
+
+
+def test_what_is_to_be_learnt_is_said_before_training(reviews, capsys):
+    problem(reviews)
+    said = capsys.readouterr().err
+    assert said.count("\n") == 1
+    assert said.startswith("own: 40 texts to train on, 8 to validate with, 10 to test with; ")
+    cut = len(reviews.train) + len(reviews.valid) + len(reviews.test)
+    assert f"; {cut} segments of up to 200 words; a vocabulary of 20 words; " in said
+    low, high = reviews.train.targets.min().item(), reviews.train.targets.max().item()
+    assert said.endswith(f"to predict: numbers from {low:g} to {high:g}, mean 3\n")
+
+
+@pytest.mark.parametrize(
+    ("target", "values", "expected"),
+    [
+        (Numbers(2.0, 0.5), [1.0, 2.0, 3.0], "numbers from 1 to 3, mean 2; if these 3 whole"),
+        (Numbers(2.0, 0.5), [1.0, 2.5, 3.0], "numbers from 1 to 3, mean 2"),
+        (Numbers(5.5, 1.0), [float(n) for n in range(11)], "numbers from 0 to 10, mean 5.5"),
+        (Numbers(0.58, 0.1), [0.0, 1.0, 0.5], "numbers from 0 to 1, mean 0.58"),
+        (Labels(("a", "b", "c")), [0, 1, 2], "3 labels: a, b, c"),
+        (Labels(tuple("abcdefg")), [0, 1, 2], "7 labels: a, b, c, d, e and 2 more"),
+    ],
+)
+def test_how_what_is_predicted_reads(reviews, target, values, expected):
+    found = with_targets(reviews, target, values)
+    said = described_reviews(found, 5, may_be_labels=True).split("to predict: ")[1]
+    if "whole" in expected:
+        assert said.startswith(expected)
+        assert said.endswith("give --target label")
+        asked = described_reviews(found, 5, may_be_labels=False)
+        assert "--target" not in asked, "the user has said what they are"
+    else:
+        assert said == expected
+
+
+def test_what_is_predicted_without_reading_is_learnt_from_the_training_texts():
+    labels, of_training = Labels(("a", "b", "c")), torch.tensor([0, 1, 1, 2])
+    truths = torch.tensor([0, 0, 0, 1, 2])
+    assert constant_figures(labels, of_training, truths) == {"constant_error": 0.8}
+    tie = torch.tensor([2, 2, 1, 1])
+    assert constant_figures(labels, tie, truths) == {"constant_error": 0.8}, "b, the first"
+    numbers = constant_figures(TARGET, torch.tensor([9.0]), torch.tensor([3.0, 7.0]).double())
+    assert numbers == {"constant_rmse": pytest.approx(math.sqrt(8))}
 
 
 def test_what_is_deterministic_in_a_posterior(reviews):
@@ -145,5 +216,6 @@ def test_how_figures_read():
     bound = {"inference": "bound", "nll": 1.5, "kl": 0.25, "segments": 7}
     assert reader_figures(bound) == "nll <= 1.5000 a segment, 0.2500 of it KL (7 segments)"
     assert "rmse 0.1817" in reference_lines({"constant_rmse": 0.18171})[1]
-    assert "error 25.00%" in reference_lines({"constant_error": 0.25})[1]
+    constant = reference_lines({"constant_error": 0.25})[1]
+    assert "most frequent label of the training texts for every text: error 25.00%" in constant
     assert reference_lines({"corpus": "ptb"}) == []

@@ -38,6 +38,7 @@ from bayesrnn.data.segments import BucketedBatches, SegmentBatch, Segments
 from bayesrnn.data.shifts import reversed_text, shuffled_text, text_with_random_words
 from bayesrnn.data.tables import TARGET_KINDS
 from bayesrnn.data.text import (
+    decode_text,
     detokenize,
     known_tokens,
     line_tokens,
@@ -81,6 +82,7 @@ __all__ = [
     "available_images",
     "caption_vocabulary",
     "caption_words",
+    "decode_text",
     "detokenize",
     "evaluation_batches",
     "known_tokens",

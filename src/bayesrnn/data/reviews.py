@@ -107,7 +107,10 @@ def load_reviews(
 def review_words(text: str) -> list[str]:
     """The words and signs of running text, lower-cased; where sentences end is left to the signs.
 
-    Text that is cut at its spaces already, such as Pang & Lee's, stays as it is, but for rarities.
+    Text that is cut at its spaces already mostly stays as it is. Of Pang & Lee's reviews, which are
+    learnt as the data has them, 0.3% of the words would be cut further (1/2, writer/director,
+    kids'), which makes about 0.5% more words: so much is a review that is given to a trained run
+    read differently.
     """
     return [token for token in sentence_tokens(text) if token != EOS]
 
@@ -217,10 +220,15 @@ def _described(
         return Labels(tuple(names)), torch.tensor([places[str(target)] for target in targets])
     values = torch.tensor([float(target) for target in targets], dtype=torch.double)
     of_training = values[list(train)]
+    if bool((of_training == of_training[0]).all()):
+        raise CorpusError(
+            f"the numbers of the training texts of {data} are all the same "
+            f"({of_training[0].item():g}); there is nothing to predict"
+        )
     sd = of_training.std(correction=0).item()
     if not sd > 0 or not math.isfinite(sd):
         raise CorpusError(
-            f"the numbers of {data} are all the same ({values[0].item():g}); there is nothing to "
-            "predict"
+            f"the numbers of the training texts of {data} have a standard deviation of {sd:g}, "
+            "which cannot be computed with; give them in another unit"
         )
     return Numbers(of_training.mean().item(), sd), values

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import csv
 import io
 import math
+import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, NamedTuple
@@ -17,6 +19,7 @@ TARGET_NAMES: Final = ("rating", "score", "number", "label", "target")
 TARGET_KINDS: Final = ("auto", "number", "label")
 
 _TEXT_NAME = "text"
+_DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
 
 class TextTable(NamedTuple):
@@ -36,14 +39,22 @@ def read_table(
     """Read a CSV file: UTF-8, a header line, commas, quotes around what has commas or line breaks.
 
     Columns left out are found by their names, `text` and one of `TARGET_NAMES`; in a table of two
-    columns, one that is known tells the other. `kind` says what targets are: "number", "label", or
-    "auto" for numbers where all are. Rows are counted as a spreadsheet does: the header is row 1.
+    columns, one that is known tells the other. `kind` says what targets are: "number", where
+    one that is not a number is an error that names it; "label"; or "auto", which is "number" if
+    more than half of the targets are numbers and else "label", but refuses labels that are all
+    numbers with a decimal comma. Rows are counted as a spreadsheet does: the header is row 1.
     """
     rows = _rows(path)
     header = next(rows, (0, []))[1]
     names = [name.strip() for name in header]
     if not any(names):
         raise CorpusError(f"{path} is empty; give a CSV file with a header line")
+    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
+        found = "semicolons" if ";" in names[0] else "tabs"
+        raise CorpusError(
+            f"{path} has one column, {names[0]!r}, with {found} in its name; columns have to be "
+            "separated by commas"
+        )
     text, target = _columns(path, names, text_column, target_column)
     texts, targets, numbers = list[str](), list[str](), list[int]()
     for number, row in rows:
@@ -67,12 +78,14 @@ def read_table(
 
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not blank, with their numbers from 1."""
-    reader = csv.reader(io.StringIO(read_text(path), newline=""), strict=True)
+    text = read_text(path)
+    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
     number = 0
     while True:
         number += 1
         try:
-            row = next(reader, None)
+            with _fields_up_to(len(text)):
+                row = next(reader, None)
         except csv.Error as error:
             raise CorpusError(
                 f"{path}, row {number} (line {reader.line_num}): {error}; it has to be a CSV file "
@@ -82,6 +95,17 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
             return
         if row:
             yield number, row
+
+
+@contextlib.contextmanager
+def _fields_up_to(length: int) -> Iterator[None]:
+    """Let fields be so long for a moment; the limit is one for the whole process."""
+    before = csv.field_size_limit()
+    csv.field_size_limit(max(before, length))
+    try:
+        yield
+    finally:
+        csv.field_size_limit(before)
 
 
 def _columns(
@@ -135,19 +159,26 @@ def _targets(
 ) -> list[float] | list[str]:
     found = [_number(target) for target in targets]
     right = [number for number in found if number is not None]
-    if kind == "label" or (kind == "auto" and len(right) <= len(found) / 2):
+    if kind == "label" or len(right) == len(found):
+        return targets if kind == "label" else right
+    wrong = found.index(None)
+    others = [target for target, number in zip(targets, found, strict=True) if number is None]
+    commas = all(map(_DECIMAL_COMMA.fullmatch, others))
+    if kind == "auto" and len(right) <= len(found) / 2 and not commas:
         return targets
-    if len(right) < len(found):
-        wrong = found.index(None)
-        advice = "; give --target label if these are labels" if kind == "auto" else ""
-        raise CorpusError(
-            f"{path}, row {rows[wrong]}: {targets[wrong]!r} is not a number, as "
-            f"{len(right):,} of {len(found):,} targets are{advice}"
-        )
-    return right
+    advice = "; write numbers with a decimal point: 7.3" if commas else ""
+    if kind == "auto":
+        advice += "; give --target label if these are labels"
+    raise CorpusError(
+        f"{path}, row {rows[wrong]}: {targets[wrong]!r} is not a number, as {len(right):,} of "
+        f"{len(found):,} targets are{advice}"
+    )
 
 
 def _number(text: str) -> float | None:
+    """A finite number in plain digits; Python itself would also take 1_000 and those of others."""
+    if "_" in text or not text.isascii():
+        return None
     try:
         number = float(text)
     except ValueError:

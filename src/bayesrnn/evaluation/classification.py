@@ -117,7 +117,7 @@ def _checked(probabilities: Tensor, labels: Tensor) -> Tensor:
             f"{list(labels.shape)}; they have to be [examples, classes] and [examples]"
         )
     if not len(labels):
-        raise CorpusError("there are no images to evaluate; give at least one")
+        raise CorpusError("there are no examples to evaluate; give at least one")
     low, high = labels.min().item(), labels.max().item()
     if low < 0 or high >= probabilities.shape[1]:
         raise CorpusError(

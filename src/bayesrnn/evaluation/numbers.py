@@ -48,13 +48,12 @@ def number_figures(prediction: RegressionPrediction, truths: Tensor) -> NumberFi
     for share in INTERVALS:
         low, high = prediction.interval(share)
         coverage.append(((low <= truths) & (truths <= high)).double().mean().item())
-        if share == _WIDTH_OF:
-            width = (high - low).mean().item()
+    low, high = prediction.interval(_WIDTH_OF)
     return NumberFigures(
         rmse=errors.square().mean().sqrt().item(),
         mae=errors.abs().mean().item(),
         nll=-prediction.log_density(truths).mean().item(),
         coverage=tuple(coverage),
-        width=width,
+        width=(high - low).mean().item(),
         examples=len(truths),
     )

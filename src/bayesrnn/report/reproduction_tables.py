@@ -132,7 +132,7 @@ def first_epoch_table(found: Reproduction) -> Table | None:
             f"{FIRST_EPOCH[run.summary.method]:g}" if run.summary.method in FIRST_EPOCH else "-",
         ]
         for run in found.runs
-        if found.size == "medium" and run.summary.points
+        if found.size == "medium" and run.summary.points and run.summary.points[0].epoch == 1
     ]
     notes = ["ours: on the validation text, with the mean weights; the paper names no text"]
     header = ["run", "after epoch 1", "published"]

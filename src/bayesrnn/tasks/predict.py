@@ -7,7 +7,7 @@ from typing import Any
 
 import torch
 
-from bayesrnn.data import Labels, Numbers, Segments, read_text, review_words
+from bayesrnn.data import Labels, Numbers, Segments, decode_text, read_text, review_words
 from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.evaluation import (
     Draws,
@@ -22,6 +22,8 @@ from bayesrnn.random import seeded
 from bayesrnn.report import predicted_labels_table, predicted_numbers_table
 from bayesrnn.tasks.output import require_outputs, write_json
 from bayesrnn.tasks.sentiment import TrainedReader, load_sentiment_run
+
+_STANDARD_INPUT = "-"
 
 
 def predict_texts(
@@ -44,11 +46,13 @@ def predict_texts(
         given = "neither" if text is None else "both"
         raise ConfigError(f'{given} of --text and --file were given; give one: --text "..."')
     require_outputs(None, json)
-    texts = [text] if text is not None else _lines(file)
+    texts = _lines(file) if file is not None else [str(text)]
     words = [review_words(one) for one in texts]
     for number, found in enumerate(words, start=1):
         if not found:
-            where = f"--text is {text!r}, which" if text is not None else f"line {number} of {file}"
+            where = f"--text is {text!r}, which"
+            if file is not None:
+                where = f"line {number} of {_source(file)}"
             raise CorpusError(f"{where} has no words; give a text of at least one word")
     trained = load_sentiment_run(run, checkpoint, device)
     result = predicted(trained, texts, words, samples, interval, seed)
@@ -131,19 +135,22 @@ def _labels(labels: PredictedLabels, target: Labels) -> list[dict[str, Any]]:
     ]
 
 
-def _lines(file: Path | None) -> list[str]:
+def _lines(file: Path) -> list[str]:
     """The lines of a file, or of standard input for `-`; blank ones at the end do not count."""
-    if str(file) == "-":
-        try:
-            text = sys.stdin.read()
-        except UnicodeDecodeError:
-            raise CorpusError("what comes in on standard input is not UTF-8 text") from None
+    if str(file) == _STANDARD_INPUT:
+        # Bytes: what the terminal is set to must not change how the same text is read.
+        text = decode_text(sys.stdin.buffer.read(), _source(file))
     else:
-        text = read_text(Path(str(file)))
+        text = read_text(file)
     lines = text.rstrip().splitlines()
     if not lines:
-        raise CorpusError(f"{file} has no text; give a file with one text a line")
+        raise CorpusError(f"{_source(file)} has no text; give one text a line")
     return lines
+
+
+def _source(file: Path) -> str:
+    """What messages call a file."""
+    return "standard input" if str(file) == _STANDARD_INPUT else str(file)
 
 
 def _named(number: int, count: int) -> str:

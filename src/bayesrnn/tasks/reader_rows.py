@@ -41,7 +41,10 @@ def reference_lines(result: Mapping[str, Any]) -> list[str]:
             f"the mean of the training texts for every text: rmse {result['constant_rmse']:.4f}"
         )
     elif "constant_error" in result:
-        constant = f"the most frequent label for every text: error {result['constant_error']:.2%}"
+        constant = (
+            "the most frequent label of the training texts for every text: error "
+            f"{result['constant_error']:.2%}"
+        )
     else:
         return []
     return [_BY_TEXT, f"for comparison, {constant}"]

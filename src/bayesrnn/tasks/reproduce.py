@@ -7,7 +7,7 @@ import torch
 from bayesrnn.data import load_corpus
 from bayesrnn.progress import say
 from bayesrnn.report import results_table
-from bayesrnn.tasks.reproduce_options import PtbOptions
+from bayesrnn.tasks.reproduce_options import PtbOptions, PtbRequest
 from bayesrnn.tasks.reproduce_plan import make_plan, plan_text
 from bayesrnn.tasks.reproduce_report import write_report
 from bayesrnn.tasks.reproduce_runs import read_states, unlike_asked
@@ -35,11 +35,22 @@ def reproduce_ptb(options: PtbOptions) -> str:
         try:
             do()
         except (Interrupted, KeyboardInterrupt) as stopped:
+            _report_after_failure(request, command)
             signal_number = getattr(stopped, "signal_number", signal.SIGINT)
             said = f"stopped at {where}; what is done is kept; go on with: {command}"
             raise Interrupted(signal_number, said) from None
-        finally:
-            write_report(request, command)
+        except Exception:
+            _report_after_failure(request, command)
+            raise
+        write_report(request, command)
     found = write_report(request, command)
     table = results_table(found).text(_WIDTH)
     return f"{table}\nall of it: {request.out / 'results.html'} and {request.out / 'results.md'}"
+
+
+def _report_after_failure(request: PtbRequest, command: str) -> None:
+    """Write what there is; an error here is only told, for that of the step is the one to see."""
+    try:
+        write_report(request, command)
+    except Exception as error:
+        say(f"the results were not written: {error}")

@@ -15,7 +15,13 @@ from bayesrnn.report import (
 from bayesrnn.tasks.output import write_text
 from bayesrnn.tasks.prune import MAGNITUDE, SIGNAL_TO_NOISE
 from bayesrnn.tasks.reproduce_options import PtbRequest
-from bayesrnn.tasks.reproduce_results import DYNAMIC, SPLITS, part_file, read_part
+from bayesrnn.tasks.reproduce_results import (
+    DYNAMIC,
+    SPLITS,
+    part_file,
+    read_part,
+    weights_key,
+)
 from bayesrnn.tasks.reproduce_runs import (
     RunState,
     read_states,
@@ -58,13 +64,18 @@ def _run(request: PtbRequest, state: RunState) -> ReproducedRun | None:
         return None
     store = CheckpointStore(state.path)
     step = store.step("best" if store.exists("best") else "last")
-    results = {n: r for n, r in state.summary.results.items() if r.get("step") == step}
+    results = {
+        name: result
+        for name, result in state.summary.results.items()
+        if result.get("step") == step and result.get("streams") == 1
+    }
     draws = _draws(results, request.samples)
     names = {"mean": "mean", "dynamic": DYNAMIC, "draws": f"samples{draws}", "bound": "bound"}
     rows = {f"{s}-{shown}": f"{s}-{kept}" for s in SPLITS for shown, kept in names.items()}
     dynamic = next((results[n]["label"] for n in results if n.endswith(DYNAMIC)), "")
-    gaps = _part(request, "entropy", state.name, step)
-    pruning = _part(request, "pruning", state.name, step)
+    weights = weights_key(state.path, step)
+    gaps = _part(request, "entropy", state.name, weights)
+    pruning = _part(request, "pruning", state.name, weights)
     return ReproducedRun(
         summary=state.summary,
         seed=state.saved.seed,
@@ -90,10 +101,11 @@ def _draws(results: Mapping[str, Mapping[str, Any]], wanted: int) -> int:
     return wanted if wanted in there else max(there, default=0)
 
 
-def _part(request: PtbRequest, part: str, run: str, step: int) -> Any:
-    """The figures of a part, if they are of this step."""
+def _part(request: PtbRequest, part: str, run: str, weights: Mapping[str, Any]) -> Any:
+    """The figures of a part, if they are of these weights."""
     kept = read_part(part_file(request, part, run))
-    return kept[1] if kept and kept[0].get("step") == step else None
+    same = kept is not None and {name: kept[0].get(name) for name in weights} == weights
+    return kept[1] if kept and same else None
 
 
 def _gaps(found: Mapping[str, Any]) -> tuple[GapLevel, ...]:

@@ -1,5 +1,6 @@
 """What a reproduction measures of its runs, each figure once for the same weights."""
 
+import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -12,7 +13,7 @@ from bayesrnn.core import Bayesian
 from bayesrnn.data import EOS, Corpus, Vocabulary
 from bayesrnn.errors import RunError
 from bayesrnn.files import explained, write_durably
-from bayesrnn.methods import Bounded
+from bayesrnn.methods import METHODS, Bounded
 from bayesrnn.random import RandomStreams
 from bayesrnn.report import read_summary
 from bayesrnn.tasks.bench import bench
@@ -99,6 +100,16 @@ def _evaluate_dynamic(trained: TrainedLanguageModel, split: str) -> None:
     RunDirectory(trained.path).write_result(f"{split}-{row['inference']}", result)
 
 
+def weights_key(run: Path, step: int) -> dict[str, Any]:
+    """What tells weights apart: the step, and a hash of the run's settings.
+
+    Parts are not in the run's folder: without the hash, those of a run that was removed would pass
+    for those of another one that was made in its place.
+    """
+    config = RunDirectory(run).read_config()
+    return {"step": step, "config": hashlib.sha256(config.encode()).hexdigest()}
+
+
 @dataclass(frozen=True)
 class Part:
     """A measurement of a run beside its perplexities, kept in the folder of the reproduction.
@@ -157,7 +168,7 @@ RUN_PARTS: Final = (
         "entropy",
         "entropy gap",
         lambda trained, request: {
-            "step": trained.step,
+            **weights_key(trained.path, trained.step),
             "settings": asdict(_entropy_settings(trained, request)),
         },
         _entropy,
@@ -166,23 +177,30 @@ RUN_PARTS: Final = (
     Part(
         "pruning",
         "dropping weights",
-        lambda trained, request: {"step": trained.step, "settings": asdict(_PRUNE_SETTINGS)},
+        lambda trained, request: {
+            **weights_key(trained.path, trained.step),
+            "settings": asdict(_PRUNE_SETTINGS),
+        },
         _pruning,
         has_posterior,
     ),
 )
 
 
-def speed_is_there(request: PtbRequest) -> bool:
-    """Whether the speed of training was measured for all methods."""
+def speed_key(request: PtbRequest) -> dict[str, Any]:
+    """What the speeds depend on, with the methods of earlier calls and then those asked for.
+
+    Speeds are ratios of one measurement, so that all are measured again where one is missing.
+    """
     kept = read_part(part_file(request, "bench"))
-    return kept is not None and set(request.methods) <= set(kept[0].get("methods", ()))
+    earlier = [] if kept is None else [m for m in kept[0].get("methods", ()) if m in METHODS]
+    methods = list(dict.fromkeys([*earlier, *request.methods]))
+    return {"methods": methods, "steps": _BENCH_STEPS, "threads": torch.get_num_threads()}
 
 
-def measure_speed(request: PtbRequest) -> None:
-    """Measure the speed of training by the methods, and keep it."""
-    found = bench(_BENCH_STEPS, request.threads, request.methods)
-    key = {"methods": request.methods, "steps": _BENCH_STEPS, "threads": torch.get_num_threads()}
+def measure_speed(request: PtbRequest, key: Mapping[str, Any]) -> None:
+    """Measure the speed of training as the key says, and keep it."""
+    found = bench(key["steps"], key["threads"], key["methods"])
     write_part(part_file(request, "bench"), key, found)
 
 

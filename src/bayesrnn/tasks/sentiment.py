@@ -31,10 +31,12 @@ from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.evaluation import Draws, segment_nll
 from bayesrnn.methods import Hints, Method, Network, Objective, Outcome
 from bayesrnn.nn import TextReader
+from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
 from bayesrnn.tasks.runs import RunArguments, Task, TrainedRun, load_network, task_name, train_run
 from bayesrnn.tasks.sentiment_config import SentimentConfig, resolve_sentiment
 from bayesrnn.tasks.sentiment_figures import text_figures
+from bayesrnn.tasks.sentiment_words import described_reviews
 from bayesrnn.training import denormals_flushed
 
 _VOCABULARY_FILE = "vocabulary.txt"
@@ -58,10 +60,16 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
 
     def load(self, config: SentimentConfig) -> Reviews:
         """The texts, cut into segments."""
-        if config.data == SCALE and (config.text_column or config.target_column):
+        for_own = {
+            "--text-column": config.text_column,
+            "--target-column": config.target_column,
+            "--target label": config.target == "label",
+        }
+        given = [flag for flag, value in for_own.items() if value]
+        if config.data == SCALE and given:
             raise ConfigError(
-                "--text-column and --target-column are for a CSV file of your own; give it with "
-                "--data"
+                f"{' and '.join(given)} cannot go with --data {SCALE}, whose targets are numbers; "
+                "leave it out, or give a CSV file of your own with --data"
             )
         return load_reviews(
             config.data,
@@ -121,7 +129,8 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         net: nn.Module,
         device: torch.device,
     ) -> "WhatRating":
-        """Predict the targets of the training texts' segments."""
+        """Predict the targets of the training texts' segments; says what they are."""
+        say(described_reviews(data, config.segment, may_be_labels=config.target == "auto"))
         train, valid = data.train.to(device), data.valid.to(device)
         return WhatRating(
             train, valid, data.target, config.data, config.batch_size, config.seed, method, net

@@ -31,7 +31,10 @@ class SentimentConfig(TrainingConfig):
         "of two)",
     )
     target: str = option(
-        "auto", "what is predicted; auto: numbers if all targets are, else labels", TARGET_KINDS
+        "auto",
+        "what is predicted; auto: numbers if more than half of the targets are, and then one that "
+        "is not is an error; else labels",
+        TARGET_KINDS,
     )
     vocabulary_limit: int = option(20_000, "keep only the most frequent words")
     segment: int = option(200, "texts are cut into parts of up to so many words")

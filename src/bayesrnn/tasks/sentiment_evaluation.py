@@ -2,7 +2,7 @@
 
 import math
 
-from bayesrnn.data import Labels, Numbers
+from bayesrnn.data import Numbers
 from bayesrnn.evaluation import (
     Draws,
     likelihood_bound,
@@ -14,12 +14,13 @@ from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.tasks.rows import Row, about, inference_rows
 from bayesrnn.tasks.sentiment import TrainedReader
-from bayesrnn.tasks.sentiment_figures import text_figures
+from bayesrnn.tasks.sentiment_figures import constant_figures, text_figures
 
 
 def evaluate_sentiment(trained: TrainedReader, split: str, samples: int = 0, seed: int = 1) -> Row:
     """The rows of a reader of texts on a split of its own data."""
-    segments = getattr(trained.reviews(), split).to(trained.device)
+    reviews = trained.reviews()
+    segments = getattr(reviews, split).to(trained.device)
     target, config = trained.target, trained.config
 
     def averaged(samples: int) -> Row:
@@ -40,15 +41,6 @@ def evaluate_sentiment(trained: TrainedReader, split: str, samples: int = 0, see
     return {
         **about(trained, split, seed),
         "data": config.data,
-        **_reference(target, segments.targets.cpu().tolist()),
+        **constant_figures(target, reviews.train.targets, segments.targets.cpu()),
         "rows": rows,
     }
-
-
-def _reference(target: Numbers | Labels, truths: list[float]) -> Row:
-    """What a prediction that does not read the text would get."""
-    if isinstance(target, Numbers):
-        squares = [(truth - target.mean) ** 2 for truth in truths]
-        return {"constant_rmse": math.sqrt(sum(squares) / len(squares))}
-    most = max(map(truths.count, set(truths)))
-    return {"constant_error": 1 - most / len(truths)}

@@ -4,6 +4,8 @@ from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
 
+from torch import Tensor
+
 from bayesrnn.data import SCALE, Labels, Numbers, Segments, three_classes
 from bayesrnn.evaluation import (
     Draws,
@@ -43,3 +45,17 @@ def text_figures(
         wrong = three_classes(numbers.texts.mean) != three_classes(truths)
         found["class_error"] = wrong.double().mean().item()
     return found
+
+
+def constant_figures(
+    target: Numbers | Labels, of_training: Tensor, truths: Tensor
+) -> dict[str, float]:
+    """What the same prediction for every text would get, the best one for the training texts.
+
+    That is their mean, or their most frequent label (the first one of equals).
+    """
+    if isinstance(target, Numbers):
+        return {"constant_rmse": (truths - target.mean).square().mean().sqrt().item()}
+    counts = of_training.bincount(minlength=len(target.names)).tolist()
+    answer = counts.index(max(counts))
+    return {"constant_error": (truths != answer).double().mean().item()}
