@@ -56,10 +56,7 @@ class Dropout(Method[DropoutOptions]):
 
     def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
         """The negative log-likelihood with units dropped."""
-        net.train()
-        with self.streams.as_default("dropout"):
-            nll, state = objective(net)
-        return MinibatchLoss(nll, state, {"nll": nll.item()})
+        return loss_with_masks(net, objective, self.streams)
 
     @property
     def draws_differ(self) -> bool:
@@ -68,13 +65,26 @@ class Dropout(Method[DropoutOptions]):
 
     def draw(self, net: nn.Module, seed: int) -> Network:
         """The network with dropout left on (MC dropout)."""
-        masks = RandomStreams(seed)
+        return with_passing_masks(net, seed)
 
-        def network(*args: Any, **kwargs: Any) -> Any:
-            with dropping(net), masks.as_default("dropout"):
-                return net(*args, **kwargs)
 
-        return network
+def loss_with_masks(net: nn.Module, objective: Objective, streams: RandomStreams) -> MinibatchLoss:
+    """The negative log-likelihood while layers draw masks, and nothing else."""
+    net.train()
+    with streams.as_default("dropout"):
+        nll, state = objective(net)
+    return MinibatchLoss(nll, state, {"nll": nll.item()})
+
+
+def with_passing_masks(net: nn.Module, seed: int) -> Network:
+    """The network with masks that go on from call to call, as they do from step to step."""
+    masks = RandomStreams(seed)
+
+    def network(*args: Any, **kwargs: Any) -> Any:
+        with dropping(net), masks.as_default("dropout"):
+            return net(*args, **kwargs)
+
+    return network
 
 
 def require_rate(options: Any, *names: str) -> None:

@@ -16,7 +16,7 @@ from bayesrnn.methods.base import (
     Shares,
     option,
 )
-from bayesrnn.methods.dropout import no_place_for_dropout, require_rate
+from bayesrnn.methods.dropout import loss_with_masks, no_place_for_dropout, require_rate
 from bayesrnn.nn import (
     MaskedDropout,
     MaskedEmbedding,
@@ -98,10 +98,7 @@ class Masking(Method[Options]):
 
     def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
         """The negative log-likelihood with units masked."""
-        net.train()
-        with self.streams.as_default("dropout"):
-            nll, state = objective(net)
-        return MinibatchLoss(nll, state, {"nll": nll.item()})
+        return loss_with_masks(net, objective, self.streams)
 
     @property
     def draws_differ(self) -> bool:

@@ -1,15 +1,14 @@
 """naive-dropout: new masks at every time step, the contrast of Gal & Ghahramani (2016)."""
 
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import ClassVar
 
 from torch import nn
 
 from bayesrnn.methods.base import Network, option
-from bayesrnn.methods.dropout import require_rate
+from bayesrnn.methods.dropout import require_rate, with_passing_masks
 from bayesrnn.methods.masking import Masking, Rates
-from bayesrnn.nn import MaskStyle, dropping
-from bayesrnn.random import RandomStreams
+from bayesrnn.nn import MaskStyle
 
 
 @dataclass(frozen=True)
@@ -46,10 +45,4 @@ class NaiveDropout(Masking[NaiveDropoutOptions]):
 
     def draw(self, net: nn.Module, seed: int) -> Network:
         """The network with masks that go on from call to call, as they do from step to step."""
-        masks = RandomStreams(seed)
-
-        def network(*args: Any, **kwargs: Any) -> Any:
-            with dropping(net), masks.as_default("dropout"):
-                return net(*args, **kwargs)
-
-        return network
+        return with_passing_masks(net, seed)
