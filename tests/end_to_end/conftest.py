@@ -21,6 +21,9 @@ METHODS = (
     *("plain", "dropout", "variational-dropout", "dropconnect", "bbb", "sharpened"),
     *("sgld", "psgld", "ivon", "ensemble"),
 )
+#: Their draws differ by less than rounding where a network has learnt next to nothing, and those of
+#: dropconnect not at all before the first word.
+FAINT = ("variational-dropout", "dropconnect")
 
 
 @pytest.fixture(scope="session")

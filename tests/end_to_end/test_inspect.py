@@ -6,7 +6,7 @@ from html.parser import HTMLParser
 
 import pytest
 
-from .conftest import METHODS
+from .conftest import FAINT, METHODS
 
 TEXT = "It is a truth, that Zaphod was a man. He said"
 CUT = ["it", "is", "a", "truth", ",", "that", "zaphod", "was", "a", "man", ".", "<eos>"]
@@ -33,9 +33,14 @@ def test_a_text(method, runs, program, tmp_path):
         if method == "plain":
             assert word["epistemic"] == 0
             assert word["low"] is None
+        elif method in FAINT:
+            assert word["epistemic"] >= 0
+            assert 0 < word["low"] <= word["high"]
         else:
             assert word["epistemic"] > 0
             assert 0 < word["low"] < word["high"]
+    if method != "plain":
+        assert any(word["low"] < word["high"] for word in found["words"])
     assert len(found["next"]) == 3
     assert all((word["spread"] is None) == (method == "plain") for word in found["next"])
     assert max(map(len, out.splitlines())) <= 100
