@@ -29,6 +29,7 @@ from bayesrnn.tasks.runs import (
     task_name,
     train_run,
 )
+from bayesrnn.tasks.vocabulary_file import VOCABULARY_FILE, read_vocabulary, vocabulary_text
 
 #: The output bias stays deterministic, and the layers that meet words start out less sure.
 HINTS = Hints(
@@ -39,8 +40,6 @@ HINTS = Hints(
 
 #: Streams side by side in the validation after an epoch.
 VALIDATION_STREAMS = 20
-
-_VOCABULARY_FILE = "vocabulary.txt"
 
 
 class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
@@ -71,7 +70,7 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
 
     def files(self, data: Corpus) -> dict[str, str]:
         """The words, in the order of their numbers."""
-        return {_VOCABULARY_FILE: "\n".join(data.vocabulary.words) + "\n"}
+        return {VOCABULARY_FILE: vocabulary_text(data.vocabulary)}
 
     def build(
         self,
@@ -152,7 +151,7 @@ class TrainedLanguageModel(TrainedRun[LanguageModelConfig]):
     @property
     def vocabulary(self) -> Vocabulary:
         """The words that the model knows."""
-        return _vocabulary(self.files)
+        return read_vocabulary(self.files)
 
     def corpus(self) -> Corpus:
         """The corpus that the run learnt from, with the same words."""
@@ -181,7 +180,7 @@ def load_language_model(
             f"{path} is a run of `bayesrnn train {task_name(path)}`, and this needs a language "
             "model; give a run of `bayesrnn train lm`"
         )
-    run = load_network(task, path, checkpoint, device, (_VOCABULARY_FILE,))
+    run = load_network(task, path, checkpoint, device, (VOCABULARY_FILE,))
     return TrainedLanguageModel(**vars(run))
 
 
@@ -196,7 +195,7 @@ def _load_compact(
         about.get("task") != LanguageModelTask.name
         or not isinstance(config_text, str)
         or not isinstance(files, dict)
-        or not isinstance(files.get(_VOCABULARY_FILE), str)
+        or not isinstance(files.get(VOCABULARY_FILE), str)
         or not isinstance(step, int)
     ):
         raise CheckpointError(
@@ -230,9 +229,5 @@ def _load_compact(
 
 
 def _network(config: LanguageModelConfig, files: Mapping[str, str]) -> LanguageModel:
-    words = len(_vocabulary(files))
+    words = len(read_vocabulary(files))
     return LanguageModel(words, config.hidden, config.layers, config.cell, config.tied)
-
-
-def _vocabulary(files: Mapping[str, str]) -> Vocabulary:
-    return Vocabulary(tuple(files[_VOCABULARY_FILE].split("\n")[:-1]))

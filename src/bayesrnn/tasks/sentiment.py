@@ -37,9 +37,9 @@ from bayesrnn.tasks.runs import RunArguments, Task, TrainedRun, load_network, ta
 from bayesrnn.tasks.sentiment_config import SentimentConfig, resolve_sentiment
 from bayesrnn.tasks.sentiment_figures import text_figures
 from bayesrnn.tasks.sentiment_words import described_reviews
+from bayesrnn.tasks.vocabulary_file import VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bayesrnn.training import denormals_flushed
 
-_VOCABULARY_FILE = "vocabulary.txt"
 _TARGET_FILE = "target.json"
 
 
@@ -90,8 +90,10 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
 
     def files(self, data: Reviews) -> dict[str, str]:
         """The words, in the order of their numbers, and what is predicted, with its scale."""
-        words = "\n".join(data.vocabulary.words) + "\n"
-        return {_VOCABULARY_FILE: words, _TARGET_FILE: target_text(data.target)}
+        return {
+            VOCABULARY_FILE: vocabulary_text(data.vocabulary),
+            _TARGET_FILE: target_text(data.target),
+        }
 
     def build(
         self,
@@ -101,7 +103,7 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         streams: RandomStreams,
     ) -> nn.Module:
         """A recurrent network between words and a number, or the labels."""
-        words, target = len(_vocabulary(files)), read_target(files[_TARGET_FILE])
+        words, target = len(read_vocabulary(files)), read_target(files[_TARGET_FILE])
         classes = len(target.names) if isinstance(target, Labels) else None
         module = TextReader(words, config.hidden, config.layers, config.cell, classes)
 
@@ -205,7 +207,7 @@ class TrainedReader(TrainedRun[SentimentConfig]):
     @property
     def vocabulary(self) -> Vocabulary:
         """The words that it knows."""
-        return _vocabulary(self.files)
+        return read_vocabulary(self.files)
 
     @property
     def target(self) -> Numbers | Labels:
@@ -231,9 +233,5 @@ def load_sentiment_run(path: Path, checkpoint: str = "best", device: str = "auto
         raise ConfigError(f"{path} is a file; {advice}")
     if task_name(path) != task.name:
         raise ConfigError(f"{path} is a run of `bayesrnn train {task_name(path)}`; {advice}")
-    files = (_VOCABULARY_FILE, _TARGET_FILE)
+    files = (VOCABULARY_FILE, _TARGET_FILE)
     return TrainedReader(**vars(load_network(task, path, checkpoint, device, files)))
-
-
-def _vocabulary(files: Mapping[str, str]) -> Vocabulary:
-    return Vocabulary(tuple(files[_VOCABULARY_FILE].split("\n")[:-1]))
