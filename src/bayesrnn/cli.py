@@ -15,6 +15,7 @@ from bayesrnn.commands.measurement import (
     run_bench,
 )
 from bayesrnn.commands.prediction import (
+    caption_photographs,
     evaluate_run,
     generate_text,
     inspect_run,
@@ -22,7 +23,7 @@ from bayesrnn.commands.prediction import (
     tune_dynamic_evaluation,
 )
 from bayesrnn.commands.stories import reproduce_penn_treebank, run_quickstart
-from bayesrnn.commands.training import train_digits, train_lm, train_reader
+from bayesrnn.commands.training import train_captioner, train_digits, train_lm, train_reader
 from bayesrnn.errors import BayesRNNError
 from bayesrnn.progress import say
 from bayesrnn.tasks.dynamic import RULES
@@ -35,11 +36,13 @@ app.command(train_app, name="train", help="Train a network: the next word says f
 train_app.command(name="lm")(train_lm)
 train_app.command(name="mnist")(train_digits)
 train_app.command(name="sentiment")(train_reader)
+train_app.command(name="captions")(train_captioner)
 app.command(name="evaluate")(evaluate_run)
 app.command(name="tune-dynamic")(tune_dynamic_evaluation)
 app.command(name="generate")(generate_text)
 app.command(name="predict")(predict_ratings)
 app.command(name="inspect")(inspect_run)
+app.command(name="caption")(caption_photographs)
 app.command(name="uncertainty")(measure_uncertainty)
 app.command(name="prune")(prune_weights)
 app.command(name="compare")(compare_runs)

@@ -98,3 +98,32 @@ def model_hash(run: Path) -> str:
     for name in sorted(model):
         digest.update(name.encode() + model[name].numpy().tobytes())
     return digest.hexdigest()
+
+
+#: A captioner for the made-up Flickr8k, and what methods need to learn from so few images.
+CAPTIONER = (
+    *("--hidden", "16", "--batch-size", "16", "--lr", "0.02"),
+    *("--device", "cpu", "--threads", "1"),
+)
+CAPTIONER_OPTIONS = {
+    "dropout": ("--dropout", "0.1"),
+    "bbb": ("--kl-weight", "0.01", "--sigma-scale", "0.2"),
+    "sharpened": ("--kl-weight", "0.01", "--sigma-scale", "0.2"),
+    "ensemble": ("--members", "2"),
+}
+
+
+@pytest.fixture
+def trained_captioner(tiny_flickr8k, program, tmp_path):
+    """A function that trains a method; gives the folder of the run."""
+
+    def train(method="plain", *options, name=None):
+        run = tmp_path / (name or method)
+        own = CAPTIONER_OPTIONS.get(method, ())
+        code, _, errors = program(
+            *("train", "captions", *CAPTIONER, "--method", method, *own, *options, "--out", run)
+        )
+        assert code == 0, errors
+        return run
+
+    return train

@@ -107,3 +107,10 @@ def test_what_cannot_be():
     for captions in ([], [[]], [[()]], [[("a",)], []]):
         with pytest.raises(ConfigError, match="give at least one image"):
             CaptionIndex(captions)
+
+
+def test_progress_counts_every_image():
+    known = CaptionedImages(("x", "y"), torch.eye(2), ((words("a dog"),), (words("a cat"),)))
+    counted = []
+    assert len(consensus_captions(known, torch.eye(2).repeat(3, 1), 1, counted.append)) == 6
+    assert sum(counted) == 6

@@ -16,7 +16,7 @@ from bayesrnn.evaluation.uncertainty import Level, RunUncertainty, ShiftFigures,
 MakeRun = Callable[..., Path]
 MakeUncertainty = Callable[..., RunUncertainty]
 
-EMPTY = {"meta", "rect", "path", "circle", "polyline"}
+EMPTY = {"meta", "rect", "path", "circle", "polyline", "img", "input", "br"}
 
 BBB = 'prior = "mixture"\nprior_pi = 0.25\nprior_per = "row"\nkl_weight = 1.0\nantithetic = true\n'
 OPTIONS = {"bbb": BBB, "dropout": "dropout = 0.5\n", "plain": ""}

@@ -16,6 +16,7 @@ from bayesrnn.commands.arguments import (
     Segment,
 )
 from bayesrnn.errors import ConfigError
+from bayesrnn.tasks.caption import caption_images
 from bayesrnn.tasks.dynamic import DynamicOptions, DynamicRule, tune_dynamic
 from bayesrnn.tasks.evaluate import evaluate
 from bayesrnn.tasks.generate import generate
@@ -73,11 +74,26 @@ def evaluate_run(
         ),
     ] = None,
     dynamic_segment: Segment = None,
+    beam: Annotated[
+        int | None,
+        tyro.conf.arg(
+            metavar="N",
+            help="captions: how many unfinished ones the search pursues (default: 3), beside a "
+            "search that always takes the likeliest word",
+            help_behavior_hint="",
+        ),
+    ] = None,
+    meteor: Annotated[
+        bool, tyro.conf.arg(help="captions: METEOR as well, which needs an extra and Java")
+    ] = False,
+    spice: Annotated[
+        bool, tyro.conf.arg(help="captions: SPICE as well, which needs an extra and Java 8")
+    ] = False,
 ) -> None:
     """Measure how well a run predicts.
 
     Perplexity for text; error and calibration for images and labels; error and intervals for
-    ratings.
+    ratings; perplexity, BLEU, ROUGE-L and CIDEr for captions.
 
     bayesrnn evaluate runs/mine --samples 10 --json result.json
     """
@@ -87,6 +103,8 @@ def evaluate_run(
     result = evaluate(
         *(run, split, samples, checkpoint, streams, unroll, seed, device),
         options if dynamic is not None else None,
+        beam,
+        [name for name, wanted in {"METEOR": meteor, "SPICE": spice}.items() if wanted],
     )
     if json is None or str(json) != "-":
         print(describe(result))
@@ -201,5 +219,47 @@ def inspect_run(
     bayesrnn inspect runs/mine --text "it is a truth universally acknowledged" --html page.html
     """
     shown = inspect_text(run, text, file, samples, top, html, json, checkpoint, seed, device)
+    if str(json) != "-":
+        print(shown)
+
+
+def caption_photographs(
+    run: Run,
+    image: Annotated[
+        tuple[Path, ...],
+        tyro.conf.arg(metavar="FILE...", help="image files, or folders of them"),
+    ],
+    best: Annotated[
+        int, tyro.conf.arg(metavar="N", help="how many captions of each image to show")
+    ] = 3,
+    samples: Samples = 20,
+    beam: Annotated[
+        int,
+        tyro.conf.arg(
+            metavar="N",
+            help="how many unfinished captions the search pursues; at least as many as are shown",
+        ),
+    ] = 3,
+    html: Annotated[
+        Path | None,
+        tyro.conf.arg(
+            metavar="FILE",
+            help="also write a page with the pictures and shaded words; it needs no other file",
+            help_behavior_hint="",
+        ),
+    ] = None,
+    json: JsonFile = None,
+    checkpoint: Checkpoint = "best",
+    seed: Seed = 1,
+    device: Device = "auto",
+) -> None:
+    """Say what images show, how sure the run is of each word, and where its draws disagree.
+
+    For runs of `bayesrnn train captions`. Needs an extra, pip install 'bayesrnn[captions]', which
+    brings the image network, and runs it here: no image leaves this machine.
+
+    bayesrnn caption runs/mine --image dog.jpg holidays/ --html page.html
+    """
+    shown = caption_images(*(run, image, best, samples, beam, html, json, checkpoint, seed, device))
     if str(json) != "-":
         print(shown)

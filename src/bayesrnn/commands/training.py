@@ -8,6 +8,8 @@ from typing import Any
 import tyro
 
 from bayesrnn.progress import say
+from bayesrnn.tasks.captions import train_captions
+from bayesrnn.tasks.captions_config import CaptionsConfig
 from bayesrnn.tasks.language_model import train_language_model
 from bayesrnn.tasks.language_model_config import LanguageModelConfig
 from bayesrnn.tasks.mnist import MnistConfig, train_mnist
@@ -23,6 +25,9 @@ LanguageModelArguments = command_line_type(
 MnistArguments = command_line_type("MnistArguments", (RunArguments, MnistConfig), _BY_RECIPE)
 SentimentArguments = command_line_type(
     "SentimentArguments", (RunArguments, SentimentConfig), _BY_RECIPE
+)
+CaptionsArguments = command_line_type(
+    "CaptionsArguments", (RunArguments, CaptionsConfig), _BY_RECIPE
 )
 
 
@@ -54,6 +59,16 @@ def train_reader(
     bayesrnn train sentiment --data my-reviews.csv --cell gru --method bbb
     """
     _train(train_sentiment, training)
+
+
+def train_captioner(
+    training: tyro.conf.OmitArgPrefixes[CaptionsArguments],  # type: ignore[valid-type]
+) -> None:
+    """Train a recurrent network to say what an image shows.
+
+    bayesrnn train captions --data flickr8k --method bbb
+    """
+    _train(train_captions, training)
 
 
 def _train(train: Callable[[RunArguments, dict[str, Any]], Path], training: Any) -> None:

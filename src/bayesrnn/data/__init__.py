@@ -4,12 +4,14 @@ from bayesrnn.data.batches import Batch, EvaluationBatch, TrainingBatches, evalu
 from bayesrnn.data.caption_batches import CaptionBatch, CaptionBatches, EncodedCaptions
 from bayesrnn.data.captions import (
     COCO,
+    FEWEST_TIMES,
     FLICKR8K,
     CaptionedImages,
     Captions,
     CaptionWords,
     caption_vocabulary,
     caption_words,
+    has_coco,
     load_coco,
     load_flickr8k,
 )
@@ -23,6 +25,7 @@ from bayesrnn.data.images import (
     available_images,
     load_images,
 )
+from bayesrnn.data.photographs import Photograph, image_files, read_photograph
 from bayesrnn.data.reviews import (
     SCALE,
     Labels,
@@ -52,6 +55,7 @@ __all__ = [
     "CORPUS_NAMES",
     "EOS",
     "FEATURE_WIDTH",
+    "FEWEST_TIMES",
     "FLICKR8K",
     "IMAGE_NAMES",
     "SCALE",
@@ -73,6 +77,7 @@ __all__ = [
     "Images",
     "Labels",
     "Numbers",
+    "Photograph",
     "Reviews",
     "SegmentBatch",
     "Segments",
@@ -85,6 +90,8 @@ __all__ = [
     "decode_text",
     "detokenize",
     "evaluation_batches",
+    "has_coco",
+    "image_files",
     "known_tokens",
     "line_tokens",
     "load_coco",
@@ -93,6 +100,7 @@ __all__ = [
     "load_flickr8k",
     "load_images",
     "load_reviews",
+    "read_photograph",
     "read_target",
     "read_text",
     "reversed_text",

@@ -11,7 +11,7 @@ from typing import Any, Final, TypeAlias
 
 from torch import Tensor
 
-from bayesrnn.data.corpora import published_file
+from bayesrnn.data.corpora import find_published, published_file
 from bayesrnn.data.features import load_features
 from bayesrnn.data.text import read_text
 from bayesrnn.data.vocabulary import Vocabulary
@@ -27,7 +27,7 @@ _FLICKR_CAPTIONS = f"{FLICKR8K}/Flickr8k.token.txt"
 _FLICKR_SPLITS = {"train": ("train", 6000), "valid": ("dev", 1000), "test": ("test", 1000)}
 _COCO_CAPTIONS = f"{COCO}/captions_val2017.json"
 
-_FEWEST = 5
+FEWEST_TIMES: Final = 5
 """How often a word has to be in the training captions to be in the vocabulary."""
 
 # What coco-caption drops after its tokeniser, as it stands in a text: there the tokeniser has
@@ -125,10 +125,15 @@ def load_coco(data_dir: Path | None = None) -> CaptionedImages:
     return CaptionedImages(tuple(names), features.of(names), chosen)
 
 
+def has_coco(data_dir: Path | None = None) -> bool:
+    """Whether `load_coco` would find captions."""
+    return find_published(_COCO_CAPTIONS, data_dir) is not None
+
+
 def caption_vocabulary(images: CaptionedImages) -> Vocabulary:
     """The words seen at least 5 times in the captions, with `<unk>` and `<eos>`."""
     words = (word for captions in images.captions for caption in captions for word in caption)
-    return Vocabulary.build(words, min_count=_FEWEST, require_unk=True)
+    return Vocabulary.build(words, min_count=FEWEST_TIMES, require_unk=True)
 
 
 def _read_flickr_captions(path: Path) -> dict[str, list[CaptionWords]]:

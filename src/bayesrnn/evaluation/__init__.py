@@ -9,7 +9,26 @@ from bayesrnn.evaluation.bound import (
 )
 from bayesrnn.evaluation.calibration import Reliability, reliability
 from bayesrnn.evaluation.caption_bootstrap import Difference, paired_bootstrap
+from bayesrnn.evaluation.caption_doubts import (
+    CaptionDoubts,
+    CaptionLevel,
+    CaptionUncertainty,
+    UnknownImages,
+    caption_doubts,
+    rank_correlation,
+)
+from bayesrnn.evaluation.caption_likelihood import (
+    caption_likelihood,
+    caption_minibatches,
+    caption_nll,
+)
 from bayesrnn.evaluation.caption_scores import CaptionScores, bleu, score_captions
+from bayesrnn.evaluation.caption_search import CaptionSearch, SpokenCaption
+from bayesrnn.evaluation.caption_words import (
+    CaptionWordFigures,
+    each_draw_says,
+    read_captions,
+)
 from bayesrnn.evaluation.classification import (
     Classification,
     calibration_error,
@@ -34,6 +53,7 @@ from bayesrnn.evaluation.dynamic import (
 from bayesrnn.evaluation.inspection import Inspection, inspect_words
 from bayesrnn.evaluation.likelihood import Likelihood, likelihood, target_log_probs
 from bayesrnn.evaluation.numbers import INTERVALS, NumberFigures, number_figures
+from bayesrnn.evaluation.official_scores import official_scores, require_official
 from bayesrnn.evaluation.prediction import Prediction, predict
 from bayesrnn.evaluation.reading import (
     Way,
@@ -59,8 +79,13 @@ from bayesrnn.evaluation.uncertainty import Level, RunUncertainty, ShiftFigures,
 __all__ = [
     "INTERVALS",
     "BoundedLikelihood",
+    "CaptionDoubts",
     "CaptionIndex",
+    "CaptionLevel",
     "CaptionScores",
+    "CaptionSearch",
+    "CaptionUncertainty",
+    "CaptionWordFigures",
     "Classification",
     "Detection",
     "Difference",
@@ -81,16 +106,23 @@ __all__ = [
     "RootMeanSquare",
     "RunUncertainty",
     "ShiftFigures",
+    "SpokenCaption",
     "StreamFigures",
     "TemperatureFit",
+    "UnknownImages",
     "Way",
     "WordFigures",
     "bleu",
     "calibration_error",
+    "caption_doubts",
+    "caption_likelihood",
+    "caption_minibatches",
+    "caption_nll",
     "classification",
     "consensus_captions",
     "detection",
     "dynamic_log_probs",
+    "each_draw_says",
     "entropy",
     "example_minibatches",
     "gradient_statistics",
@@ -100,12 +132,16 @@ __all__ = [
     "nearest_images",
     "networks_to_read",
     "number_figures",
+    "official_scores",
     "paired_bootstrap",
     "predict",
     "predict_labels",
     "predict_numbers",
+    "rank_correlation",
+    "read_captions",
     "readings",
     "reliability",
+    "require_official",
     "require_window",
     "require_words",
     "risk_coverage",

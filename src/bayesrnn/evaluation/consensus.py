@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -16,7 +16,10 @@ from bayesrnn.evaluation.ngrams import ORDERS
 
 
 def consensus_captions(
-    known: CaptionedImages, features: Tensor, neighbours: int = 60
+    known: CaptionedImages,
+    features: Tensor,
+    neighbours: int = 60,
+    advance: Callable[[int], object] | None = None,
 ) -> list[CaptionWords]:
     """Caption each image of `features` `[images, width]` as similar images were (Devlin 2015).
 
@@ -30,6 +33,8 @@ def consensus_captions(
         numbers = index.captions_of(near)
         best = index.agreement(numbers).argmax()
         chosen.append(index.captions[int(numbers[best])])
+        if advance is not None:
+            advance(1)
     return chosen
 
 

@@ -1,5 +1,20 @@
 """The only writer of result tables, charts and pages. Reads run directories."""
 
+from bayesrnn.report.caption_comparison import COMPARED, CaptionLine, caption_table
+from bayesrnn.report.caption_uncertainty import (
+    caption_uncertainty_tables,
+    caption_uncertainty_text,
+)
+from bayesrnn.report.caption_uncertainty_page import caption_uncertainty_page
+from bayesrnn.report.captions import (
+    CaptionedImage,
+    CaptionedWord,
+    Captioning,
+    DrawnCaption,
+    RankedCaption,
+    captions_text,
+)
+from bayesrnn.report.captions_page import captions_page
 from bayesrnn.report.charts import Reference, Series, line_chart
 from bayesrnn.report.document import Section, document
 from bayesrnn.report.heat import wants_colour
@@ -37,7 +52,13 @@ from bayesrnn.report.uncertainty import uncertainty_tables, uncertainty_text
 from bayesrnn.report.uncertainty_page import uncertainty_page
 
 __all__ = [
+    "COMPARED",
+    "CaptionLine",
+    "CaptionedImage",
+    "CaptionedWord",
+    "Captioning",
     "Curve",
+    "DrawnCaption",
     "EpochPoint",
     "GapLevel",
     "InspectedText",
@@ -48,6 +69,7 @@ __all__ = [
     "PrunedFile",
     "PrunedRun",
     "PruningFigures",
+    "RankedCaption",
     "Reference",
     "ReproducedRun",
     "Reproduction",
@@ -56,6 +78,12 @@ __all__ = [
     "Series",
     "Speed",
     "Table",
+    "caption_table",
+    "caption_uncertainty_page",
+    "caption_uncertainty_tables",
+    "caption_uncertainty_text",
+    "captions_page",
+    "captions_text",
     "comparable_groups",
     "comparison_page",
     "comparison_table",

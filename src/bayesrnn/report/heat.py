@@ -187,7 +187,12 @@ class HeatWord:
 
 
 def heat_html(words: Sequence[HeatWord], figures: Sequence[Figure]) -> str:
-    """The words as running text; the reader chooses by which figure they are shaded.
+    """The words as running text; the reader chooses by which figure they are shaded."""
+    return shading(f'<p class="heat">{shaded(words, figures)}</p>\n', figures)
+
+
+def shading(html: str, figures: Sequence[Figure]) -> str:
+    """Buttons that choose the figure by which the `shaded` words in `html` get their shades.
 
     It takes no script: the choice is a row of buttons, and a rule of style for each.
     """
@@ -197,16 +202,20 @@ def heat_html(words: Sequence[HeatWord], figures: Sequence[Figure]) -> str:
         for number, figure in enumerate(figures)
     )
     legends = "".join(_html_legend(number, figure) for number, figure in enumerate(figures))
+    return (
+        f"<style>{_style(len(figures))}</style>\n"
+        f'<div class="shading">\n<span>Shade by</span>\n{inputs}{legends}{html}</div>\n'
+    )
+
+
+def shaded(words: Sequence[HeatWord], figures: Sequence[Figure]) -> str:
+    """The words, with the names of their shades; to be put into something of the class heat."""
     levels = [figure.levels() for figure in figures]
     spans = (
         _span(word, [f"s{n}{by[place]}" for n, by in enumerate(levels) if by[place]])
         for place, word in enumerate(words)
     )
-    return (
-        f"<style>{_style(len(figures))}</style>\n"
-        f'<div class="shading">\n<span>Shade by</span>\n{inputs}{legends}'
-        f'<p class="heat">{" ".join(spans)}</p>\n</div>\n'
-    )
+    return " ".join(spans)
 
 
 def _span(word: HeatWord, classes: Sequence[str]) -> str:
@@ -244,7 +253,7 @@ def _style(figures: int) -> str:
     for number in range(figures):
         rules.append(f"#by{number}:checked ~ .by{number} {{ display: block; }}")
         rules += [
-            f"#by{number}:checked ~ p .s{number}{level} {{ background: var(--shade{level}); }}"
+            f"#by{number}:checked ~ * .s{number}{level} {{ background: var(--shade{level}); }}"
             for level in range(1, len(_SHADES) + 1)
         ]
     return "\n" + "\n".join(rules) + "\n"

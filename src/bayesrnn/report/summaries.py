@@ -50,8 +50,8 @@ _TEXT_RMSE = Measure("rmse", "RMSE", digits=4, train=_ON_PART)
 _TEXT_ERROR = Measure("error", "error in %", 100, train=_ON_PART)
 
 #: Of each task, the entry of its configuration that says what was learnt, and what is counted.
-_DATA = {"lm": "corpus", "mnist": "images", "sentiment": "data"}
-_UNITS = {"lm": "words", "mnist": "images", "sentiment": "segments"}
+_DATA = {"lm": "corpus", "mnist": "images", "sentiment": "data", "captions": "data"}
+_UNITS = {"lm": "words", "mnist": "images", "sentiment": "segments", "captions": "captions"}
 
 
 @dataclass(frozen=True)
@@ -87,7 +87,7 @@ class RunSummary:
     results: Mapping[str, Mapping[str, Any]]
     #: What has to be said with every result.
     settings: str
-    #: What is counted (words, images, segments), the median over the training records.
+    #: What is counted (words, images, segments, captions), the median over the training records.
     items_per_second: float | None
     config_text: str
 
@@ -216,6 +216,7 @@ def _config(text: str, path: Path) -> dict[str, Any]:
         "lm": {"corpus": str | list, "cell": str},
         "mnist": {"images": str},
         "sentiment": {"data": str, "cell": str},
+        "captions": {"data": str, "cell": str},
     }
     task = config.get("task", "lm")
     if task not in own:
@@ -234,7 +235,7 @@ def _config(text: str, path: Path) -> dict[str, Any]:
 
 def _measure(task: str, path: Path) -> Measure:
     """How runs of a task are compared; readers of texts by what they predict."""
-    if task == "lm":
+    if task in ("lm", "captions"):
         return _PERPLEXITY
     if task == "mnist":
         return _ERROR
@@ -283,7 +284,7 @@ def _results(folder: Path) -> dict[str, Mapping[str, Any]]:
             and isinstance(result.get("samples"), int)
             and isinstance(result.get("inference", ""), str)
             and all(isinstance(result[key], int | float | None) for key in figures & result.keys())
-            and figures & result.keys()
+            and (figures | {"scores"}) & result.keys()
         ):
             raise RunError(
                 f"{path} is not the result of an evaluation; remove it, or write it again with "

@@ -12,6 +12,7 @@ from bayesrnn.report import (
     curves,
     read_summary,
 )
+from bayesrnn.tasks.caption_comparison import compare_captions
 from bayesrnn.tasks.output import write_text
 
 
@@ -23,6 +24,9 @@ def compare(runs: Sequence[Path], out: Path | None = None, sections: Sequence[Se
         if run.is_file():
             raise ConfigError(f"{run} is a file; compare takes the folders of runs")
     summaries = [read_summary(run) for run in runs]
+    said = compare_captions(summaries)
+    if said is not None:
+        sections = [Section("What was said of images", said.html()), *sections]
     if out is not None:
         chart = out.suffix.lower() == ".svg"
         if chart and len(comparable_groups(summaries)) > 1:
@@ -32,4 +36,5 @@ def compare(runs: Sequence[Path], out: Path | None = None, sections: Sequence[Se
             )
         text = curves(summaries) if chart else comparison_page(summaries, sections)
         write_text(text, out)
-    return comparison_table(summaries).text()
+    tables = [comparison_table(summaries), *([] if said is None else [said])]
+    return "\n".join(table.text() for table in tables)

@@ -1,9 +1,12 @@
 """Evaluate a run of any task on data that it did not train on."""
 
+from collections.abc import Sequence
 from pathlib import Path
 
 from bayesrnn.data import SPLITS
 from bayesrnn.errors import ConfigError
+from bayesrnn.tasks.captions import CaptionsTask, load_captions_run
+from bayesrnn.tasks.captions_evaluation import DEFAULT_BEAM, evaluate_captions
 from bayesrnn.tasks.dynamic import DynamicOptions
 from bayesrnn.tasks.image_evaluation import evaluate_images
 from bayesrnn.tasks.language_model import LanguageModelTask, load_language_model
@@ -17,9 +20,13 @@ from bayesrnn.training import RunDirectory
 
 #: Tasks whose examples do not follow each other, and what to say of them.
 _NOT_DYNAMIC = {
+    CaptionsTask.name: "captions of images do not follow each other",
     MnistTask.name: "images do not follow each other",
     SentimentTask.name: "texts with a rating do not follow each other",
 }
+
+#: What is kept with the figures of a row, but not shown.
+_KEPT_ONLY = ("captions", "made_from")
 
 
 def evaluate(
@@ -32,6 +39,8 @@ def evaluate(
     seed: int = 1,
     device: str = "auto",
     dynamic: DynamicOptions | None = None,
+    beam: int | None = None,
+    official: Sequence[str] = (),
 ) -> Row:
     """The figures of a run, a row for each way of prediction; kept in the run's results as well.
 
@@ -46,7 +55,14 @@ def evaluate(
     task = task_name(run) if in_folder else LanguageModelTask.name
     if dynamic is not None and task in _NOT_DYNAMIC:
         raise ConfigError(f"--dynamic is for language models: {_NOT_DYNAMIC[task]}")
-    if task == SentimentTask.name:
+    if task != CaptionsTask.name and (beam is not None or official):
+        given = "--beam" if beam is not None else f"--{official[0].lower()}"
+        raise ConfigError(f"{given} is for runs of `bayesrnn train captions`; leave it out")
+    if task == CaptionsTask.name:
+        captioner = load_captions_run(run, checkpoint, device)
+        beam = DEFAULT_BEAM if beam is None else beam
+        found = evaluate_captions(captioner, split, samples, seed, beam, official)
+    elif task == SentimentTask.name:
         found = evaluate_sentiment(
             load_sentiment_run(run, checkpoint, device), split, samples, seed
         )
@@ -59,6 +75,8 @@ def evaluate(
     rows = found.pop("rows")
     for row in rows if in_folder else ():
         RunDirectory(run).write_result(f"{split}-{row['inference']}", {**found, **row})
+        for name in _KEPT_ONLY:
+            row.pop(name, None)
     fitting = (row for row in rows if row["samples"] == samples)
     asked = rows[-1] if dynamic is not None else next(fitting)
     return {**found, **asked, "rows": rows}

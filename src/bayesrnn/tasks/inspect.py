@@ -1,6 +1,5 @@
 """Look at a text through the eyes of a run: what it expected at each word, and how sure it was."""
 
-import shutil
 import sys
 from dataclasses import asdict
 from pathlib import Path
@@ -20,10 +19,7 @@ from bayesrnn.report import (
 )
 from bayesrnn.tasks.generate import prompt_tokens
 from bayesrnn.tasks.language_model import TrainedLanguageModel, load_language_model
-from bayesrnn.tasks.output import require_outputs, write_json, write_text
-
-#: Columns of the output: as many as the terminal has, within these.
-_WIDEST, _NARROWEST = 100, 40
+from bayesrnn.tasks.output import columns, require_outputs, write_json, write_text
 
 
 def inspect_text(
@@ -54,8 +50,7 @@ def inspect_text(
         write_text(inspection_page(found, top), html)
     if json is not None:
         write_json(asdict(found), json)
-    width = max(min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST), _NARROWEST)
-    return inspection_text(found, top, wants_colour(sys.stdout), width)
+    return inspection_text(found, top, wants_colour(sys.stdout), columns())
 
 
 def inspected(

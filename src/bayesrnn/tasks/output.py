@@ -1,11 +1,20 @@
-"""Files that the user asked for by name."""
+"""Where results go: files that the user asked for by name, and the terminal."""
 
 import json
+import shutil
 import sys
 from pathlib import Path
 from typing import Any
 
 from bayesrnn.errors import ConfigError, RunError
+
+#: Columns of the output: as many as the terminal has, within these.
+_WIDEST, _NARROWEST = 100, 40
+
+
+def columns() -> int:
+    """How many columns of the terminal there are to write in."""
+    return max(min(shutil.get_terminal_size((_WIDEST, 24)).columns, _WIDEST), _NARROWEST)
 
 
 def require_outputs(html: Path | None, json: Path | None) -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 from bayesrnn.evaluation import Likelihood, networks_to_read
 from bayesrnn.methods import Bounded
+from bayesrnn.tasks.caption_rows import caption_notes, score_lines
 from bayesrnn.tasks.reader_rows import reader_figures, reference_lines
 from bayesrnn.tasks.runs import TrainedRun
 
@@ -87,17 +88,21 @@ def describe(result: Row) -> str:
     lines = [f"{row['label']:{width}}  {_figures(row)}".replace("\n", below) for row in rows]
     if any(row["inference"] == "bound" for row in rows):
         lines.append(BOUND_NOTE)
-    lines += reference_lines(result)
+    lines += reference_lines(result) + caption_notes(result)
     return "\n".join([f"{data} {result['split']}, {result['method']}:", *lines])
 
 
 def _figures(row: Row) -> str:
     at_most = "<= " if row["inference"] == "bound" else ""
+    scores = score_lines(row) if "scores" in row else ""
     if "perplexity" in row:
-        return (
+        found = (
             f"perplexity {at_most}{row['perplexity']:.2f} ({at_most}{row['nll']:.4f} nats a word"
             f"{_kl(row)}, {row['tokens']:,} words)"
         )
+        return f"{found}\n{scores}" if scores else found
+    if scores:
+        return scores
     if "segments" in row:
         return reader_figures(row)
     if "error" not in row:

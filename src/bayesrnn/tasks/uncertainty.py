@@ -89,22 +89,29 @@ class UncertaintySettings:
     seed: int = 1
 
     def __post_init__(self) -> None:
-        if not self.samples or min(self.samples) < 0:
-            raise ConfigError(
-                f"--samples is {', '.join(map(str, self.samples)) or 'empty'}; give numbers of "
-                "draws, 0 (the mean weights) or more"
-            )
-        if self.split not in SPLITS:
-            raise ConfigError(f"--split is {self.split}; there are: {', '.join(SPLITS)}")
+        require_common(self.samples, self.split, self.bootstrap)
         if not 0 < self.random_words <= 1:
             raise ConfigError(
                 f"--random-words is {self.random_words:g}; it has to be above 0 and at most 1"
             )
-        least = {"window": 1, "streams": 1, "bootstrap": 0, "temperature_words": 2}
+        least = {"window": 1, "streams": 1, "temperature_words": 2}
         for name, low in least.items():
             if getattr(self, name) < low:
                 given = getattr(self, name)
                 raise ConfigError(f"{flag(name)} is {given}; it has to be {low} or more")
+
+
+def require_common(samples: Sequence[int], split: str, bootstrap: int) -> None:
+    """Refuse settings that every measurement of uncertainty has, where they cannot be meant."""
+    if not samples or min(samples) < 0:
+        raise ConfigError(
+            f"--samples is {', '.join(map(str, samples)) or 'empty'}; give numbers of draws, 0 "
+            "(the mean weights) or more"
+        )
+    if split not in SPLITS:
+        raise ConfigError(f"--split is {split}; there are: {', '.join(SPLITS)}")
+    if bootstrap < 0:
+        raise ConfigError(f"--bootstrap is {bootstrap}; it has to be 0 or more")
 
 
 def sample_counts(text: str) -> tuple[int, ...]:

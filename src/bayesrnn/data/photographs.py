@@ -1,0 +1,176 @@
+"""Image files of the user's own: their pixels, as an image network wants to see them."""
+
+from __future__ import annotations
+
+import io
+import warnings
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, BinaryIO, Final
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesrnn.errors import CorpusError, MissingExtraError
+
+if TYPE_CHECKING:
+    from PIL import Image
+
+_SHORTER_SIDE = 256
+_CROP = 224
+
+#: What is read, and the names that a folder is searched for. Formats that Pillow hands on to other
+#: programs (PostScript) are left out: an image must not be able to run anything.
+_FORMATS: Final = {
+    "AVIF": (".avif",),
+    "BMP": (".bmp",),
+    "GIF": (".gif",),
+    "JPEG": (".jpg", ".jpeg"),
+    "JPEG2000": (".jp2",),
+    "PNG": (".png",),
+    "PPM": (".pgm", ".ppm"),
+    "TIFF": (".tif", ".tiff"),
+    "WEBP": (".webp",),
+}
+_ENDINGS: Final = tuple(ending for endings in _FORMATS.values() for ending in endings)
+
+#: Modes of one number a pixel, of 65,536 that are told apart.
+_SIXTEEN_BITS: Final = ("I", "I;16", "I;16B", "I;16L", "I;16N")
+
+_PREVIEW_SIDE = 400
+_PREVIEW_QUALITY = 80
+
+_ADVICE = "give a JPEG, PNG, WebP, GIF, TIFF or BMP file"
+
+
+@dataclass(frozen=True)
+class Photograph:
+    """An image from a file.
+
+    pixels: uint8 `[3, 224, 224]`, red, green and blue of the middle, where the shorter side of the
+        whole is 256 long.
+    preview: a small JPEG file of the whole, to be shown; `width` and `height` are its own.
+    """
+
+    pixels: Tensor
+    preview: bytes
+    width: int
+    height: int
+
+
+def image_files(given: Sequence[Path]) -> list[Path]:
+    """The files of `given`, where a folder stands for the images in it, sorted by name."""
+    found: list[Path] = []
+    for path in given:
+        if path.is_dir():
+            found += _images_in(path)
+        elif path.is_file():
+            found.append(path)
+        elif path.exists():
+            raise CorpusError(f"{path} is not a file; {_ADVICE}")
+        else:
+            raise CorpusError(f"there is no file {path}; check the path")
+    return found
+
+
+def read_photograph(path: Path) -> Photograph:
+    """Decode an image file, the right way up.
+
+    What is transparent becomes white, other kinds of colour become red, green and blue, and of
+    several frames the first is taken.
+    """
+    whole = _decoded(path)
+    pixels = torch.from_numpy(np.array(_middle(whole))).permute(2, 0, 1).contiguous()
+    whole.thumbnail((_PREVIEW_SIDE, _PREVIEW_SIDE))
+    preview = io.BytesIO()
+    whole.save(preview, "JPEG", quality=_PREVIEW_QUALITY)
+    return Photograph(pixels, preview.getvalue(), *whole.size)
+
+
+def _images_in(folder: Path) -> list[Path]:
+    try:
+        inside = sorted(path for path in folder.iterdir() if path.is_file())
+    except OSError as error:
+        raise CorpusError(f"the folder {folder} cannot be read: {error.strerror}") from None
+    # Files that begin with a dot are what other programs left there (macOS: ._name.jpg).
+    images = [
+        path for path in inside if path.suffix.lower() in _ENDINGS and not path.name.startswith(".")
+    ]
+    if not images:
+        raise CorpusError(
+            f"the folder {folder} has no images, which are files that end in "
+            f"{', '.join(_ENDINGS)}; give another folder, or files"
+        )
+    return images
+
+
+def _middle(whole: Image.Image) -> Image.Image:
+    """The crop of the scaled image, without making the rest of it: that can be very long."""
+    from PIL import Image
+
+    scale = _SHORTER_SIDE / min(whole.size)
+    box: list[float] = []
+    for side in whole.size:
+        scaled = max(_SHORTER_SIDE, round(side * scale))
+        before = (scaled - _CROP) // 2
+        box += [before * side / scaled, (before + _CROP) * side / scaled]
+    left, right, top, bottom = box
+    return whole.resize((_CROP, _CROP), Image.Resampling.BICUBIC, (left, top, right, bottom))
+
+
+def _decoded(path: Path) -> Image.Image:
+    try:
+        from PIL import Image, UnidentifiedImageError
+    except ImportError:
+        raise MissingExtraError(
+            "reading image files needs an extra: pip install 'bayesrnn[captions]'"
+        ) from None
+    try:
+        file = path.open("rb")
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
+    try:
+        with file, warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of oddities that do not keep it from being shown
+            warnings.simplefilter("error", Image.DecompressionBombWarning)
+            return _upright(file, path)
+    except CorpusError:
+        raise
+    except UnidentifiedImageError:
+        raise CorpusError(f"{path} is not an image that can be read; {_ADVICE}") from None
+    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
+        most = f"{(Image.MAX_IMAGE_PIXELS or 0) / 1e6:.0f}"
+        raise CorpusError(
+            f"{path} has more than {most} million pixels; make it smaller first"
+        ) from None
+    except Exception as error:  # decoders meet damaged files with errors of all kinds
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise CorpusError(
+            f"{path} is damaged or was cut short ({reason}); get it again, or {_ADVICE}"
+        ) from error
+
+
+def _upright(file: BinaryIO, path: Path) -> Image.Image:
+    from PIL import Image, ImageOps
+
+    Image.init()
+    formats = [name for name in _FORMATS if name in Image.OPEN]  # not every Pillow has them all
+    with Image.open(file, formats=formats) as image:
+        ImageOps.exif_transpose(image, in_place=True)
+        return _red_green_blue(image, path)
+
+
+def _red_green_blue(image: Image.Image, path: Path) -> Image.Image:
+    from PIL import Image
+
+    if image.mode == "F":
+        raise CorpusError(f"{path} has floating-point numbers for pixels; {_ADVICE}")
+    if image.mode in _SIXTEEN_BITS:
+        high = np.asarray(image).astype(np.int64).clip(0, 0xFFFF) >> 8
+        image = Image.fromarray(high.astype(np.uint8))
+    if image.has_transparency_data:
+        white = Image.new("RGBA", image.size, "white")
+        image = Image.alpha_composite(white, image.convert("RGBA"))
+    return image.convert("RGB")

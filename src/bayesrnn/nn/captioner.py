@@ -1,0 +1,63 @@
+"""A recurrent network that says in words what an image shows."""
+
+from typing import cast
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional as F
+
+from bayesrnn.nn.recurrent import State, initialise_weights, recurrent_layers
+
+
+class Captioner(nn.Module):
+    """A language model that starts from an image in place of a state of zeros.
+
+    A linear map turns the features of an image into the cells that the recurrent layers start
+    with, and their tanh is the output that they start with; where there are no cells, there is
+    the latter only (Vinyals et al. 2016 as Fortunato et al. 2017 tell it). Features are scaled to
+    the length `feature_norm` first: their direction says what is in an image.
+
+    The dropout layers stand after the embedding and before the output, and do nothing until a rate
+    is set.
+    """
+
+    def __init__(
+        self,
+        features: int,
+        vocabulary: int,
+        hidden: int = 512,
+        layers: int = 1,
+        cell: str = "lstm",
+        feature_norm: float = 1.0,
+    ) -> None:
+        super().__init__()
+        self.image = nn.Linear(features, layers * hidden)
+        self.embedding = nn.Embedding(vocabulary, hidden)
+        self.recurrent = recurrent_layers(cell, hidden, layers)
+        self.output = nn.Linear(hidden, vocabulary)
+        self.input_dropout = nn.Dropout(0.0)
+        self.output_dropout = nn.Dropout(0.0)
+        self.feature_norm = feature_norm
+
+    def initialise(self, uniform: float | None, generator: torch.Generator) -> None:
+        """Set all weights as a language model does."""
+        initialise_weights(self, uniform, generator)
+
+    def forward(
+        self, words: Tensor, features: Tensor | None = None, state: State | None = None
+    ) -> tuple[Tensor, State]:
+        """Logits [time, batch, vocabulary] for the word after each of `words` [time, batch].
+
+        A caption starts from the `features` [batch, width] of its image, and goes on from a state.
+        """
+        if features is not None:
+            state = self._seen(features)
+        outputs, state = self.recurrent(self.input_dropout(self.embedding(words)), state)
+        return self.output(self.output_dropout(outputs)), cast(State, state)
+
+    def _seen(self, features: Tensor) -> State:
+        """The state [layers, batch, hidden] of a network that has seen images."""
+        found = self.image(F.normalize(features, dim=-1) * self.feature_norm)
+        cells = found.unflatten(-1, (self.recurrent.num_layers, -1)).movedim(-2, 0).contiguous()
+        outputs = cells.tanh()
+        return (outputs, cells) if isinstance(self.recurrent, nn.LSTM) else outputs

@@ -1,0 +1,250 @@
+"""What a captioner says of images: the best captions, how sure it is, where its draws disagree."""
+
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from bayesrnn.report.heat import (
+    SENTENCE_END,
+    Figure,
+    Scale,
+    gloss,
+    legend,
+    probability_text,
+)
+from bayesrnn.report.tables import Align, Table
+from bayesrnn.report.words import number_text, printable
+
+#: Up to so many images are shown in a terminal with the figures of each word.
+_DETAILED = 5
+
+#: So many captions of single draws are shown in a terminal.
+_DRAWS_SHOWN = 5
+
+#: Words that a captioner chose are probable; these are the shades of those that are less so.
+WORD_PROBABILITY = Scale((0.5, 0.3, 0.2, 0.1, 0.05, 0.02), probability=True)
+
+_NO_WORDS = "(no words)"
+
+_CONFIDENCE = (
+    "confidence: mean log-probability, in nats, of the words of a caption and of its end "
+    f"({SENTENCE_END})"
+)
+
+
+@dataclass(frozen=True)
+class CaptionedWord:
+    """A word of a caption, or the `<eos>` after the last one, and its figures.
+
+    probability: of this word after those before it, mean over the draws.
+    entropy: how open the prediction was, in nats; the sum of aleatoric, which single draws have,
+        and epistemic, which comes from their disagreement.
+    """
+
+    word: str
+    probability: float
+    entropy: float
+    aleatoric: float
+    epistemic: float
+
+
+@dataclass(frozen=True)
+class RankedCaption:
+    """A caption, and how sure the run is of it.
+
+    log_prob: the log of the probability of all its words and its end, in nats.
+    confidence: the same for a word, on average.
+    word_probability: e to the power of the confidence: the geometric mean over the words.
+    """
+
+    text: str
+    log_prob: float
+    confidence: float
+    word_probability: float
+    words: Sequence[CaptionedWord]
+
+
+@dataclass(frozen=True)
+class DrawnCaption:
+    """A caption that single draws say when each always takes its likeliest word; how many do."""
+
+    text: str
+    draws: int
+
+
+@dataclass(frozen=True)
+class CaptionedImage:
+    """What was said of an image.
+
+    confidence: that of the best caption.
+    captions: the best ones, best first.
+    draws: what single draws say, commonest first; none with fewer than two.
+    """
+
+    image: str
+    confidence: float
+    captions: Sequence[RankedCaption]
+    draws: Sequence[DrawnCaption]
+
+    @property
+    def best(self) -> RankedCaption:
+        """The caption that the run is surest of."""
+        return self.captions[0]
+
+
+@dataclass(frozen=True)
+class Captioning:
+    """All images, and who captioned them.
+
+    samples: draws that were averaged; 0 is the mean network.
+    beam: how many unfinished captions the search pursued.
+    """
+
+    run: str
+    method: str
+    step: int
+    seed: int
+    samples: int
+    beam: int
+    images: Sequence[CaptionedImage]
+
+    @property
+    def doubted(self) -> bool:
+        """Whether there are several draws, which can disagree."""
+        return self.samples > 1
+
+
+def captions_text(found: Captioning, colour: bool, width: int = 100) -> str:
+    """All of it for a terminal; of many images only the best caption of each."""
+    if len(found.images) > _DETAILED:
+        blocks = [summary_line(found), _overview(found).text(width)]
+    else:
+        figures = figures_of(found, all_words(found))
+        legends = [legend(figure, colour) for figure in (figures[0], figures[-1])]
+        blocks = [summary_line(found), "\n".join(filter(None, legends))]
+        for image in found.images:
+            blocks += _image_blocks(found, image, colour, width)
+        blocks.append("\n".join(textwrap.fill(note, width) for note in meanings(found)))
+    return "\n\n".join(block.rstrip("\n") for block in blocks if block)
+
+
+def summary_line(found: Captioning) -> str:
+    """Who captioned how many images."""
+    kinds = {0: "the mean network", 1: "1 draw"}
+    who = f"{found.method}, {kinds.get(found.samples, f'{found.samples} draws')}"
+    count = len(found.images)
+    return f"{who}, beam {found.beam}: {count:,} image{'s' * (count != 1)}"
+
+
+def confidence_line(image: CaptionedImage) -> str:
+    """The one figure of an image, in words."""
+    return (
+        f"confidence {number_text(image.confidence)} nats a word, a probability of "
+        f"{probability_text(image.best.word_probability)} a word"
+    )
+
+
+def all_words(found: Captioning) -> list[CaptionedWord]:
+    """The words of the best caption of every image."""
+    return [word for image in found.images for word in image.best.words]
+
+
+def figures_of(found: Captioning, words: Sequence[CaptionedWord]) -> list[Figure]:
+    """The figures of some words on the scales of all, so that images can be compared."""
+    names = ["entropy", "epistemic"] if found.doubted else ["entropy"]
+    figures = [Figure("probability", [word.probability for word in words], WORD_PROBABILITY)]
+    for name in names:
+        scale = Scale.of([getattr(word, name) for word in all_words(found)])
+        figures.append(Figure(name, [getattr(word, name) for word in words], scale))
+    return figures
+
+
+def captions_table(image: CaptionedImage) -> Table:
+    """The best captions of an image, best first."""
+    rows = [
+        [
+            shown_caption(caption.text),
+            number_text(caption.confidence),
+            probability_text(caption.word_probability),
+        ]
+        for caption in image.captions
+    ]
+    return Table(["caption", "confidence", "p a word"], rows, ["left", "right", "right"])
+
+
+def draws_table(image: CaptionedImage, limit: int | None = None) -> Table:
+    """What single draws say, commonest first; of more than `limit` captions the rest is counted."""
+    shown = image.draws[:limit]
+    rest = image.draws[len(shown) :]
+    rows = [[shown_caption(said.text), str(said.draws)] for said in shown]
+    notes = []
+    if rest:
+        draws = sum(said.draws for said in rest)
+        notes.append(f"and {len(rest)} more, of {draws} draw{'s' * (draws != 1)}; --json has all")
+    return Table(["said by single draws", "draws"], rows, ["left", "right"], notes)
+
+
+def agreement(image: CaptionedImage) -> str:
+    """Where all draws say the same: what that is; else nothing."""
+    if len(image.draws) != 1:
+        return ""
+    said = image.draws[0]
+    return f"each of the {said.draws} draws by itself says: {shown_caption(said.text)}"
+
+
+def meanings(found: Captioning) -> list[str]:
+    """What the figures are."""
+    notes = [
+        f"{_CONFIDENCE}; p a word: e to the power of it; entropy: how open the prediction of a "
+        "word was, in nats"
+    ]
+    if found.doubted:
+        notes.append(
+            "epistemic: the part of the entropy that comes from the draws' disagreement; single "
+            "draws always take the word that they find likeliest"
+        )
+    return notes
+
+
+def shown_caption(text: str) -> str:
+    """A caption as it is shown."""
+    return printable(text) or _NO_WORDS
+
+
+def shown_word(word: str) -> str:
+    """A word as it is shown; the end has a sign."""
+    return SENTENCE_END if word == "<eos>" else printable(word)
+
+
+def _image_blocks(found: Captioning, image: CaptionedImage, colour: bool, width: int) -> list[str]:
+    words = image.best.words
+    blocks = [
+        f"{printable(image.image)}\n{textwrap.fill(confidence_line(image), width)}",
+        gloss([shown_word(word.word) for word in words], figures_of(found, words), colour, width),
+    ]
+    if len(image.captions) > 1:
+        blocks.append(captions_table(image).text(width))
+    if image.draws:
+        same = agreement(image)
+        table = draws_table(image, _DRAWS_SHOWN).text(width)
+        blocks.append(textwrap.fill(same, width) if same else table)
+    return blocks
+
+
+def _overview(found: Captioning) -> Table:
+    """One line per image."""
+    header = ["image", "caption", "confidence"]
+    aligns: list[Align] = ["left", "left", "right"]
+    rows = [
+        [image.image, shown_caption(image.best.text), number_text(image.confidence)]
+        for image in found.images
+    ]
+    notes = [_CONFIDENCE]
+    if found.doubted:
+        header.append("draws say")
+        aligns.append("right")
+        for row, image in zip(rows, found.images, strict=True):
+            row.append(str(len(image.draws)))
+        notes.append("draws say: how many different captions single draws would give")
+    notes.append("--html shows the words and the other captions, --json has all")
+    return Table(header, rows, aligns, notes)

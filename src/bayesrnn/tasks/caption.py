@@ -1,0 +1,173 @@
+"""Say what the user's own images show, and how sure the run is of each word."""
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bayesrnn.data import EOS, Photograph, Vocabulary, image_files, read_photograph
+from bayesrnn.errors import ConfigError
+from bayesrnn.evaluation import (
+    CaptionSearch,
+    CaptionWordFigures,
+    Draws,
+    each_draw_says,
+    read_captions,
+)
+from bayesrnn.methods import Network
+from bayesrnn.nn import ImageNetwork, load_image_network
+from bayesrnn.progress import progress_bar
+from bayesrnn.random import seeded
+from bayesrnn.report import (
+    CaptionedImage,
+    CaptionedWord,
+    Captioning,
+    DrawnCaption,
+    RankedCaption,
+    captions_page,
+    captions_text,
+    wants_colour,
+)
+from bayesrnn.tasks.captions import TrainedCaptioner, load_captions_run
+from bayesrnn.tasks.captions_evaluation import DEFAULT_BEAM, caption_search
+from bayesrnn.tasks.output import columns, require_outputs, write_json, write_text
+
+#: Images captioned at once: enough to make use of all weights that are fetched for them.
+_BATCH = 32
+#: Images looked at at once: what the image network makes of more leaves the cache.
+_LOOKED_AT = 4
+
+
+def caption_images(
+    run: Path,
+    images: Sequence[Path],
+    best: int = 3,
+    samples: int = 20,
+    beam: int = DEFAULT_BEAM,
+    html: Path | None = None,
+    json: Path | None = None,
+    checkpoint: str = "best",
+    seed: int = 1,
+    device: str = "auto",
+) -> str:
+    """What a run says of image files, for the terminal; also as a page and as JSON if asked for.
+
+    All images are read before any is captioned, so that one that cannot be read costs no work.
+    """
+    if samples < 0:
+        raise ConfigError(f"--samples is {samples}; it has to be 0 (the mean network) or more")
+    for name, value in (("--best", best), ("--beam", beam)):
+        if value < 1:
+            raise ConfigError(f"{name} is {value}; it has to be 1 or more")
+    if not images:
+        raise ConfigError("--image has no files; give one or more, or a folder")
+    require_outputs(html, json)
+    files = image_files(images)
+    trained = load_captions_run(run, checkpoint, device)
+    looking = load_image_network().to(trained.device)
+    with progress_bar(len(files), " images", "reading", delay=1.0) as bar:
+        photographs = []
+        for file in files:
+            photographs.append(read_photograph(file))
+            bar.update()
+    found = captioned(trained, looking, files, photographs, best, samples, beam, seed)
+    if html is not None:
+        write_text(captions_page(found, photographs), html)
+    if json is not None:
+        write_json(asdict(found), json)
+    return captions_text(found, wants_colour(sys.stdout), columns())
+
+
+def captioned(
+    trained: TrainedCaptioner,
+    looking: ImageNetwork,
+    files: Sequence[Path],
+    photographs: Sequence[Photograph],
+    best: int,
+    samples: int,
+    beam: int,
+    seed: int,
+) -> Captioning:
+    """The `best` captions of each image, with the figures of their words."""
+    search = caption_search(trained, max(beam, best))
+    draws = Draws(trained.method, trained.net, samples, seeded(seed))
+    networks = list(draws.networks())
+    vocabulary = trained.vocabulary
+    images: list[CaptionedImage] = []
+    with progress_bar(len(files), " images", "captioning", delay=1.0) as bar:
+        for start in range(0, len(files), _BATCH):
+            part = slice(start, start + _BATCH)
+            pixels = torch.stack([photograph.pixels for photograph in photographs[part]])
+            seen = [looking(few) for few in torch.split(pixels.to(trained.device), _LOOKED_AT)]
+            features = torch.cat(seen)
+            ranked = _ranked(networks, search, features, best, vocabulary)
+            said = [Counter[tuple[int, ...]]() for _ in features]
+            if len(networks) > 1:
+                said = each_draw_says(networks, search, features)
+            images += [
+                CaptionedImage(str(file), own[0].confidence, own, _commonest(counts, vocabulary))
+                for file, own, counts in zip(files[part], ranked, said, strict=True)
+            ]
+            bar.update(len(pixels))
+    return Captioning(
+        run=trained.path.name,
+        method=trained.config.method,
+        step=trained.step,
+        seed=seed,
+        samples=draws.differing(samples),
+        beam=search.beam,
+        images=images,
+    )
+
+
+def _ranked(
+    networks: Sequence[Network],
+    search: CaptionSearch,
+    features: Tensor,
+    best: int,
+    vocabulary: Vocabulary,
+) -> list[list[RankedCaption]]:
+    """The best captions of each image, best first.
+
+    The networks read once more what the search found, for the figures of the words; the
+    confidence is of these. Where a network draws masks as it reads, the search has chosen among
+    other masks, and its own figures would be too good.
+    """
+    spoken = [found[:best] for found in search.captions(networks, features)]
+    owners = [number for number, found in enumerate(spoken) for _ in found]
+    captions = [caption.words for found in spoken for caption in found]
+    figures = read_captions(networks, features[owners], captions, search.eos)
+    ranked: list[list[RankedCaption]] = [[] for _ in spoken]
+    for owner, caption, of_words in zip(owners, captions, figures, strict=True):
+        ranked[owner].append(_caption(vocabulary.decode(caption), of_words))
+    return [sorted(found, key=lambda caption: -caption.confidence) for found in ranked]
+
+
+def _caption(words: Sequence[str], figures: CaptionWordFigures) -> RankedCaption:
+    rows = zip(
+        [*words, EOS],
+        *(
+            getattr(figures, name).tolist()
+            for name in ("probability", "entropy", "aleatoric", "epistemic")
+        ),
+        strict=True,
+    )
+    return RankedCaption(
+        text=" ".join(words),
+        log_prob=figures.log_prob,
+        confidence=figures.confidence,
+        word_probability=math.exp(figures.confidence),
+        words=[CaptionedWord(*row) for row in rows],
+    )
+
+
+def _commonest(counts: Counter[tuple[int, ...]], vocabulary: Vocabulary) -> list[DrawnCaption]:
+    return [
+        DrawnCaption(" ".join(vocabulary.decode(words)), draws)
+        for words, draws in counts.most_common()
+    ]

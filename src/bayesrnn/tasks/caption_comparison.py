@@ -1,0 +1,130 @@
+"""Compare captioners by what they said: paired bootstrap over the images of the test set."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from bayesrnn.data import CaptionedImages
+from bayesrnn.errors import CorpusError, RunError
+from bayesrnn.evaluation import CaptionScores, Difference, paired_bootstrap, score_captions
+from bayesrnn.progress import progress_bar
+from bayesrnn.random import seeded
+from bayesrnn.report import (
+    COMPARED,
+    CaptionLine,
+    RunSummary,
+    Table,
+    caption_table,
+    distinct_names,
+)
+from bayesrnn.tasks.caption_rows import SCALE
+from bayesrnn.tasks.captions import CaptionsTask
+from bayesrnn.tasks.captions_config import resolve_captions
+from bayesrnn.tasks.options import from_toml
+
+_SPLIT: Final = "test"
+_RESAMPLES: Final = 1000
+
+
+@dataclass(frozen=True)
+class _Said:
+    """The captions that a result keeps."""
+
+    line: CaptionLine
+    images: tuple[str, ...]
+    captions: tuple[tuple[str, ...], ...]
+
+
+def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:
+    """The scores of kept captions; nothing where no run has any.
+
+    Each line is compared with the first one, image by image, where the data is there.
+    """
+    said = _kept(summaries)
+    if not said:
+        return None
+    notes = [
+        f"captions: of the {_SPLIT} images, as `bayesrnn evaluate` kept them; "
+        f"scores are times {SCALE}"
+    ]
+    if len(said) == 1:
+        return caption_table([said[0].line], notes)
+    first = next(summary for summary in summaries if summary.task == CaptionsTask.name)
+    config = resolve_captions({}, from_toml(first.config_text, f"{first.path}/config.toml"))
+    try:
+        images: CaptionedImages = getattr(CaptionsTask().load(config), _SPLIT)
+    except CorpusError as error:
+        notes.append(f"no differences, because the captions of people are not there: {error}")
+        return caption_table([own.line for own in said], notes)
+    notes.append(
+        "difference: from the first line, with the 95% interval of a paired bootstrap over images "
+        f"({_RESAMPLES:,} resamples); real: it excludes 0"
+    )
+    other = [own for own in said if own.images != images.names]
+    if other:
+        which = ", ".join(f"{own.line.run} ({own.line.label})" for own in other)
+        notes.append(f"kept captions are of other images: {which}; run `bayesrnn evaluate` again")
+    return caption_table(_compared(said, images), notes)
+
+
+def _compared(said: Sequence[_Said], images: CaptionedImages) -> list[CaptionLine]:
+    """The lines with the differences between each and the first, if both are of these images."""
+    scores: list[CaptionScores | None] = []
+    with progress_bar(len(said), " results", "scoring") as bar:
+        for own in said:
+            fits = own.images == images.names
+            scores.append(score_captions(own.captions, images.captions) if fits else None)
+            bar.update(1)
+    first, *rest = scores
+    lines = [said[0].line]
+    for own, theirs in zip(said[1:], rest, strict=True):
+        found: dict[str, Difference] = {}
+        if first is not None and theirs is not None:
+            found = paired_bootstrap(theirs, first, seeded(1), _RESAMPLES)
+        scaled = {name: _scaled(difference) for name, difference in found.items()}
+        lines.append(replace(own.line, differences=scaled))
+    return lines
+
+
+def _scaled(found: Difference) -> Difference:
+    return replace(found, value=SCALE * found.value, low=SCALE * found.low, high=SCALE * found.high)
+
+
+def _kept(summaries: Sequence[RunSummary]) -> list[_Said]:
+    """What each captioner said with its mean and averaged over draws; last, without training."""
+    found, untrained = [], {}
+    for run, summary in zip(distinct_names(summaries), summaries, strict=True):
+        if summary.task != CaptionsTask.name:
+            continue
+        for inference in ("mean", "samples"):
+            result = summary.result(_SPLIT, inference)
+            if result is not None and "captions" in result:
+                found.append(_read(result, "beam", run, summary))
+        for name, result in summary.results.items():
+            if "consensus" in result.get("scores", {}) and result["split"] == _SPLIT:
+                untrained[name] = _read(result, "consensus", "consensus", summary)
+    return [*found, *untrained.values()]
+
+
+def _read(result: Mapping[str, Any], way: str, run: str, summary: RunSummary) -> _Said:
+    try:
+        entries = result["captions"]
+        scores = {name: float(result["scores"][way][name]) for name in COMPARED}
+        return _Said(
+            CaptionLine(run, _label(result, way), scores, {}),
+            tuple(str(entry["image"]) for entry in entries),
+            tuple(tuple(entry[way].split()) for entry in entries),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise RunError(
+            f"a result of {summary.path} does not have the captions that it should; write it again "
+            "with `bayesrnn evaluate`"
+        ) from None
+
+
+def _label(result: Mapping[str, Any], way: str) -> str:
+    """How the captions came about, in few words."""
+    if way == "consensus":
+        return f"{result['inference'].removeprefix(way)} neighbours"
+    networks = f"{result['samples']} draws" if result["samples"] else "mean"
+    return f"{networks}, beam {result['beam']}"

@@ -1,0 +1,121 @@
+"""How well a captioner says what images show."""
+
+from collections.abc import Sequence
+
+from bayesrnn.data import EOS, UNK, CaptionedImages, EncodedCaptions
+from bayesrnn.evaluation import (
+    CaptionSearch,
+    Draws,
+    SpokenCaption,
+    caption_likelihood,
+    caption_minibatches,
+    likelihood_bound,
+    networks_to_read,
+    official_scores,
+    require_official,
+    score_captions,
+)
+from bayesrnn.methods import Bounded
+from bayesrnn.progress import progress_bar
+from bayesrnn.random import seeded
+from bayesrnn.tasks.caption_rows import CONVENTION, SCALE, scaled
+from bayesrnn.tasks.captions import TrainedCaptioner
+from bayesrnn.tasks.captions_baseline import NEIGHBOURS, consensus_row
+from bayesrnn.tasks.rows import Row, about, inference_rows, likelihood_figures
+
+DEFAULT_BEAM = 3
+
+
+def evaluate_captions(
+    trained: TrainedCaptioner,
+    split: str,
+    samples: int = 0,
+    seed: int = 1,
+    beam: int = DEFAULT_BEAM,
+    official: Sequence[str] = (),
+) -> Row:
+    """The rows of a captioner on a split of its own images, with what was said of each image.
+
+    official: further scores of what was said, METEOR or SPICE (`official_scores`).
+
+    Below them, but for the images that it learnt from, are captions that need no training.
+    """
+    require_official(official)
+    searches = {"greedy": caption_search(trained, 1), "beam": caption_search(trained, beam)}
+    data = trained.captions()
+    images: CaptionedImages = getattr(data, split)
+    encoded = EncodedCaptions.encode(images, data.vocabulary).to(trained.device)
+
+    def averaged(samples: int) -> Row:
+        draws = Draws(trained.method, trained.net, samples, seeded(seed))
+        networks = networks_to_read(trained.method, trained.net, samples)
+        with progress_bar(networks * len(encoded), " captions", "reading") as bar:
+            found = caption_likelihood(draws, encoded, bar.update)
+        with progress_bar(len(searches) * len(images), " images", "captioning") as bar:
+            said = {
+                way: [
+                    best[0]
+                    for best in search.captions(
+                        list(draws.networks()), encoded.features, bar.update
+                    )
+                ]
+                for way, search in searches.items()
+            }
+        return {
+            **likelihood_figures(found),
+            "beam": beam,
+            **_scored(trained, images, said, official),
+        }
+
+    def bounded(method: Bounded) -> Row:
+        minibatches = caption_minibatches(encoded, trained.config.batch_size)
+        words = int(encoded.lengths.sum())
+        with progress_bar(words, " words", "bounding") as bar:
+            found = likelihood_bound(method, trained.net, minibatches, seeded(seed), bar.update)
+        return likelihood_figures(found)
+
+    rows = inference_rows(trained, samples, averaged, bounded)
+    if split != "train":
+        neighbours = min(NEIGHBOURS, len(data.train))
+        rows.append(consensus_row(trained.path, data.train, split, images, official, neighbours))
+    return {
+        **about(trained, split, seed),
+        "data": trained.config.data,
+        "convention": CONVENTION,
+        "score_scale": SCALE,
+        "rows": rows,
+    }
+
+
+def caption_search(trained: TrainedCaptioner, beam: int) -> CaptionSearch:
+    """The search for captions in the words of a run, of which `<unk>` is none to say."""
+    vocabulary = trained.vocabulary
+    return CaptionSearch(vocabulary.index(EOS), (vocabulary.index(UNK),), beam)
+
+
+def _scored(
+    trained: TrainedCaptioner,
+    images: CaptionedImages,
+    said: dict[str, list[SpokenCaption]],
+    official: Sequence[str],
+) -> Row:
+    """The scores of each way of search, and the captions of each image as texts."""
+    vocabulary = trained.vocabulary
+    words = {
+        way: [vocabulary.decode(caption.words) for caption in captions]
+        for way, captions in said.items()
+    }
+    captions = [
+        {"image": name, **{way: " ".join(words[way][number]) for way in words}}
+        for number, name in enumerate(images.names)
+    ]
+    scores = {
+        way: scaled(
+            {
+                **score_captions(own, images.captions).figures(),
+                **official_scores(official, own, images.captions),
+            }
+        )
+        for way, own in words.items()
+    }
+    return {"scores": scores, "captions": captions}
