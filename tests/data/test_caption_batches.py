@@ -57,7 +57,6 @@ def test_by_hand():
     data = encoded([("a", "z"), ("b",)], [("c", "c", "a")])
     assert len(data) == 3
     assert data.lengths.tolist() == [3, 2, 4]
-    assert data.mean_length == 3
     batch = data.batch(torch.tensor([2, 1]))
     assert batch.features.tolist() == [[1] * 3, [0] * 3]
     assert batch.inputs.T.tolist() == [[EOS, 3, 3, 1], [EOS, 2, EOS, EOS]]
@@ -83,6 +82,9 @@ def test_an_epoch(own, size, seed, epoch):
     assert (len(batches), batches.sequences, batches.steps) == (len(data) // size, size, 1)
     seen = [item for batch in batches for item in read_back(batch)]
     assert len(seen) == len(batches) * size
+    for number, batch in enumerate(batches):
+        words = sum(len(targets) for _, _, targets in read_back(batch))
+        assert batches.length(number) == words / size
     left = expected(own)
     for item in seen:
         left.remove(item)  # each at most once

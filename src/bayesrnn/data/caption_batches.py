@@ -67,11 +67,6 @@ class EncodedCaptions:
     def __len__(self) -> int:
         return len(self.lengths)
 
-    @property
-    def mean_length(self) -> float:
-        """The predictions of a caption, on average: turns a loss per caption into one per word."""
-        return self.lengths.double().mean().item()
-
     def batch(self, chosen: Tensor) -> CaptionBatch:
         """The captions with these numbers, side by side."""
         starts, lengths = self.starts[chosen], self.lengths[chosen]
@@ -100,7 +95,7 @@ class EncodedCaptions:
 class CaptionBatches:
     """The minibatches of one epoch, by number: each caption at most once, in random order.
 
-    A caption is one prediction (`steps` is 1), whose loss is the sum over its words. Captions of
+    A caption counts as one (`steps` is 1), and its loss is the sum over its words. Captions of
     like length share a minibatch (`by_like_length`). All is a pure function of `seed` and `epoch`,
     so a run that is resumed sees the same. The tail that does not fill a minibatch is left out of
     this epoch; it is another one in the next.
@@ -118,6 +113,10 @@ class CaptionBatches:
         self._captions = captions
         self.sequences = batch_size
         self.steps = 1
+
+    def length(self, number: int) -> float:
+        """The mean length of the captions of a minibatch, `<eos>` counted."""
+        return self._captions.lengths[self._chosen[number]].double().mean().item()
 
     def __len__(self) -> int:
         return len(self._chosen)

@@ -130,6 +130,11 @@ class BucketedBatches:
         self.sequences = batch_size
         self.steps = 1
 
+    def length(self, number: int) -> float:
+        """As many predictions for each sequence in every minibatch."""
+        del number
+        return self.steps
+
     def __len__(self) -> int:
         return len(self._chosen)
 

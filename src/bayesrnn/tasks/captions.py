@@ -145,9 +145,8 @@ class WhichCaption:
         return objective
 
     def figures(self, nll: float) -> dict[str, float]:
-        """The perplexity of a word, from the loss of a caption."""
-        per_word = nll / self.train.mean_length
-        return {"perplexity": math.exp(per_word) if per_word < 700 else math.inf}
+        """The perplexity of a word."""
+        return {"perplexity": math.exp(nll) if nll < 700 else math.inf}
 
     def validate(self) -> dict[str, float]:
         """How well the mean weights predict the validation captions."""

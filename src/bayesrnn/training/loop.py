@@ -31,10 +31,14 @@ class Minibatches(Protocol):
 
     @property
     def steps(self) -> int:
-        """How many predictions a minibatch has for each of them."""
+        """How many of what is counted (`Problem.unit`) each of them is."""
         ...
 
     def __len__(self) -> int: ...
+
+    def length(self, number: int) -> float:
+        """How many predictions a minibatch has for each sequence, on average."""
+        ...
 
     def __getitem__(self, number: int) -> Any:
         """A minibatch, as the problem's objective takes it."""
@@ -59,11 +63,11 @@ class Problem(Protocol):
         ...
 
     def objective(self, batch: Any, state: Any) -> Objective:
-        """The loss of a minibatch from a carried state: summed over steps, mean over sequences."""
+        """The loss of a minibatch from a carried state: summed over time, mean over sequences."""
         ...
 
     def figures(self, nll: float) -> dict[str, float]:
-        """A mean loss as the figure that people of the field read."""
+        """The mean loss of a prediction as the figure that people of the field read."""
         ...
 
     def validate(self) -> dict[str, float]:
@@ -136,6 +140,8 @@ class Trainer:
         self.position = Position()
         self.batches = problem.minibatches(0)
         self.items_per_batch = self.batches.sequences * self.batches.steps
+        #: Predictions for each sequence in the minibatches of this epoch that are done.
+        self.predictions = 0.0
 
     def train(self) -> None:
         """Train to the last epoch, from wherever `position` is."""
@@ -175,8 +181,11 @@ class Trainer:
             group["lr"] = lr * group.get("lr_scale", 1.0)
         last_save = last_log = last_line = time.monotonic()
         logged_step = position.step
+        self.predictions = sum(map(self.batches.length, range(position.minibatch)))
         while position.minibatch < len(self.batches):
+            length = self.batches.length(position.minibatch)
             nll, terms, norm = self.step()
+            self.predictions += length
             bar.update(self.items_per_batch)
             bar.set_postfix_str(self._brief(terms, norm), refresh=False)
             now = time.monotonic()
@@ -185,7 +194,7 @@ class Trainer:
                 speed = round(items / max(now - last_log, 1e-9))
                 self._log(
                     "train",
-                    **self.problem.figures(nll / self.batches.steps),
+                    **self.problem.figures(nll / length),
                     gradient_norm=norm,
                     lr=lr,
                     **{f"{self.problem.unit}s_per_second": speed},
@@ -238,7 +247,7 @@ class Trainer:
 
     def _finish_epoch(self) -> None:
         position, measure = self.position, self.problem.measure
-        nll = position.epoch_nll / (len(self.batches) * self.batches.steps)
+        nll = position.epoch_nll / self.predictions
         train, valid = self.problem.figures(nll), self.problem.validate()
         # More kept networks are better, whatever the figure of the one that stands for them.
         kept = self.method.kept(self.net)
@@ -324,8 +333,7 @@ class Trainer:
             f" {name.replace('_per_', '/').replace('_', ' ')} {value:.2f}"
             for name, value in self._per_item(terms).items()
         )
-        done = max(self.position.minibatch, 1) * self.batches.steps
-        figures = _shown(self.problem.figures(self.position.epoch_nll / done))
+        figures = _shown(self.problem.figures(self.position.epoch_nll / self.predictions))
         epoch = f"epoch {self.position.epoch + 1}/{self.epochs}"
         return f"{epoch} {figures}{others} gradient {norm:.1f}"
 
