@@ -34,7 +34,7 @@ clean:
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed
-	$(call pip_install,.[dev$(comma)digits$(comma)tensorboard])
+	$(call pip_install,.[captions$(comma)dev$(comma)digits$(comma)tensorboard])
 	@touch .venv/.installed
 	@touch $@
 

@@ -7,7 +7,14 @@ import numpy as np
 import pytest
 import torch
 
-from bayesrnn.data import caption_vocabulary, caption_words, captions, load_coco, load_flickr8k
+from bayesrnn.data import (
+    caption_vocabulary,
+    caption_words,
+    captions,
+    has_coco,
+    load_coco,
+    load_flickr8k,
+)
 from bayesrnn.errors import CorpusError
 
 SPLITS = {"train": ["a.jpg", "b.jpg", "c.jpg"], "dev": ["d.jpg"], "test": ["e.jpg", "f.jpg"]}
@@ -200,6 +207,15 @@ def test_coco_has_the_images_with_features(tiny):
     assert (("two", "men", "sit"),) in found.captions
     write_features(tiny / "coco-val2017", ["z.jpg"])
     with pytest.raises(CorpusError, match=r"has features for none of the 2 images with captions"):
+        load_coco(tiny)
+
+
+@pytest.mark.parametrize("missing", ["captions_val2017.json", FEATURES])
+def test_coco_is_there_with_both_of_its_files(tiny, missing):
+    assert has_coco(tiny)
+    (tiny / "coco-val2017" / missing).unlink()
+    assert not has_coco(tiny)
+    with pytest.raises(CorpusError, match=f"was not found: looked for .*{missing}"):
         load_coco(tiny)
 
 

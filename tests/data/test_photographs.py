@@ -113,17 +113,39 @@ def test_the_preview_is_upright_small_and_bare(tmp_path):
     exif = Image.Exif()
     exif[0x0112], exif[0x010F] = 6, "maker of the camera"
     image = halves((1200, 900))
-    found = read_photograph(saved(image, tmp_path / "a.jpg", exif=exif, quality=95))
-    preview = Image.open(io.BytesIO(found.preview))
+    path = saved(image, tmp_path / "a.jpg", exif=exif, quality=95)
+    found = read_photograph(path, with_preview=True).preview
+    preview = Image.open(io.BytesIO(found.content))
     assert preview.format == "JPEG"
     assert preview.size == (found.width, found.height) == (300, 400)
     assert near(preview.getpixel((150, 20)), RED, by=6)
     assert near(preview.getpixel((150, 380)), BLUE, by=6)
-    assert b"maker" not in found.preview, "nothing that a camera noted leaves with the page"
+    assert read_photograph(path).preview is None, "nobody asked for it"
+
+
+@pytest.mark.parametrize("ending", ["jpg", "png", "tif", "webp"])
+def test_nothing_but_pixels_leaves_with_a_preview(tmp_path, ending):
+    exif = Image.Exif()
+    exif[0x010E] = "SECRET exif"
+    hidden = {
+        "exif": exif,
+        "comment": b"SECRET comment",
+        "xmp": b"<x:xmpmeta>SECRET xmp</x:xmpmeta>",
+        "icc_profile": b"SECRET profile",
+        "dpi": (72, 72),
+    }
+    path = saved(smooth((300, 200)), tmp_path / f"a.{ending}", **hidden)
+    assert b"SECRET" in path.read_bytes(), "some formats do not keep all of it"
+    found = read_photograph(path, with_preview=True).preview.content
+    assert b"SECRET" not in found
+    with Image.open(io.BytesIO(found)) as preview:
+        assert set(preview.info) <= {"jfif", "jfif_version", "jfif_unit", "jfif_density"}
+    bare = saved(smooth((300, 200)), tmp_path / f"b.{ending}")
+    assert found == read_photograph(bare, with_preview=True).preview.content
 
 
 def test_a_small_image_has_a_preview_of_its_size(tmp_path):
-    found = read_photograph(saved(halves((30, 20)), tmp_path / "a.png"))
+    found = read_photograph(saved(halves((30, 20)), tmp_path / "a.png"), with_preview=True).preview
     assert (found.width, found.height) == (30, 20)
 
 
@@ -191,9 +213,10 @@ def test_the_first_frame_of_a_moving_picture(tmp_path):
 
 @pytest.mark.parametrize("size", [(1, 1), (1, 5000), (5000, 1), (2, 3)])
 def test_strange_sizes(tmp_path, size):
-    found = read_photograph(saved(Image.new("RGB", size, GREEN), tmp_path / "a.png"))
+    path = saved(Image.new("RGB", size, GREEN), tmp_path / "a.png")
+    found = read_photograph(path, with_preview=True)
     assert (found.pixels.flatten(1) == torch.tensor(GREEN)[:, None]).all()
-    assert max(found.width, found.height) <= 400
+    assert max(found.preview.width, found.preview.height) <= 400
 
 
 def refused(path, *words):

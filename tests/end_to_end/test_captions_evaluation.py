@@ -5,8 +5,8 @@ import re
 import shutil
 import sys
 
-import numpy as np
 import pytest
+import torch
 
 from bayesrnn.data import EncodedCaptions, caption_words
 from bayesrnn.evaluation import (
@@ -17,6 +17,7 @@ from bayesrnn.evaluation import (
     paired_bootstrap,
     score_captions,
 )
+from bayesrnn.methods import Outcome
 from bayesrnn.random import seeded
 from bayesrnn.tasks.captions import load_captions_run
 
@@ -65,6 +66,8 @@ def test_figures_and_captions(trained_captioner, program, tmp_path, tiny_flickr8
         named = [set(words) & {"dog", "cat", "horse"} for words in texts]
         expected = [set(own[0]) & {"dog", "cat", "horse"} for own in captions.test.captions]
         assert named == expected
+    assert max(map(len, out.splitlines())) <= 100
+    out = " ".join(out.split())
     assert "lower case without punctuation" in out
     assert "fewer than 5 times" in out
     assert "<eos> is counted" in out
@@ -75,7 +78,7 @@ def test_figures_and_captions(trained_captioner, program, tmp_path, tiny_flickr8
 def test_captions_are_those_of_a_search_with_the_draws(trained_captioner, program, tmp_path):
     run = trained_captioner("bbb", "--epochs", "2", "--sigma-scale", "1")
     evaluated(program, tmp_path, run, "--samples", "3", "--seed", "7", "--beam", "4")
-    result, trained = kept(run, "test-samples3"), load_captions_run(run)
+    result, trained = kept(run, "test-beam4-samples3"), load_captions_run(run)
     words, test = trained.vocabulary, trained.captions().test
     draws = Draws(trained.method, trained.net, 3, seeded(7))
     texts = {}
@@ -89,6 +92,25 @@ def test_captions_are_those_of_a_search_with_the_draws(trained_captioner, progra
     assert result["nll"] == pytest.approx(caption_likelihood(draws, encoded).nll, rel=1e-6)
 
 
+def literal_bound(run):
+    """The bound on the test captions in minibatches of 16, shortest first, by the word."""
+    trained = load_captions_run(run)
+    encoded = EncodedCaptions.encode(trained.captions().test, trained.vocabulary)
+    order = sorted(range(len(encoded)), key=lambda caption: int(encoded.lengths[caption]))
+    generator, total = seeded(1), 0.0
+    for start in range(0, len(order), 16):
+        batch = encoded.batch(torch.tensor(order[start : start + 16]))
+
+        def objective(network, batch=batch):
+            logits = network(batch.inputs, batch.features)[0]
+            of_words = logits.log_softmax(-1).gather(-1, batch.targets[..., None])[..., 0]
+            return Outcome(-(of_words * batch.mask).sum(), None)
+
+        bound = trained.method.bound(trained.net, objective, generator)
+        total += bound.nll + bound.kl
+    return total / int(encoded.lengths.sum())
+
+
 def test_the_rows_of_methods(trained_captioner, program, tmp_path):
     run = trained_captioner("sharpened", "--epochs", "1")
     found, out = evaluated(program, tmp_path, run, "--samples", "2")
@@ -99,6 +121,7 @@ def test_the_rows_of_methods(trained_captioner, program, tmp_path):
     assert found["rows"][2]["tokens"] == found["tokens"]
     assert "scores" not in found["rows"][2]
     assert "perplexity <= " in out
+    assert found["rows"][2]["nll"] == pytest.approx(literal_bound(run), rel=1e-5)
     run = trained_captioner("bbb", "--epochs", "1")
     found, _ = evaluated(program, tmp_path, run, "--samples", "3", "--split", "valid")
     assert [row["inference"] for row in found["rows"]] == ["samples3", "consensus48"]
@@ -110,12 +133,12 @@ def test_the_rows_of_methods(trained_captioner, program, tmp_path):
 def test_the_images_that_it_learnt_from_have_no_baseline(trained_captioner, program, tmp_path):
     run = trained_captioner("plain", "--epochs", "1")
     found, _ = evaluated(program, tmp_path, run, "--split", "train", "--beam", "1")
-    assert [row["inference"] for row in found["rows"]] == ["mean"]
+    assert [row["inference"] for row in found["rows"]] == ["beam1-mean"]
     assert found["scores"]["beam"] == found["scores"]["greedy"]
-    assert len(kept(run, "train-mean")["captions"]) == 48
+    assert len(kept(run, "train-beam1-mean")["captions"]) == 48
 
 
-def test_the_baseline_is_kept(trained_captioner, program, tmp_path, tiny_flickr8k, monkeypatch):
+def test_the_baseline_is_kept(trained_captioner, program, tmp_path, monkeypatch):
     run = trained_captioner("plain", "--epochs", "1")
     found, out = evaluated(program, tmp_path, run)
     captions = load_captions_run(run).captions()
@@ -125,7 +148,7 @@ def test_the_baseline_is_kept(trained_captioner, program, tmp_path, tiny_flickr8
     assert row["label"] == "consensus of 48 nearest images"
     assert row["scores"]["consensus"]["CIDEr"] == pytest.approx(100 * expected["CIDEr"])
     assert "perplexity" not in row
-    assert f"consensus of 48 nearest images  BLEU-1 {100 * expected['BLEU-1']:.1f}, " in out
+    assert f"consensus of 48 nearest images\n  BLEU-1 {100 * expected['BLEU-1']:.1f}, " in out
     texts = [entry["consensus"] for entry in kept(run, "test-consensus48")["captions"]]
     assert texts == [" ".join(words) for words in said]
 
@@ -135,18 +158,20 @@ def test_the_baseline_is_kept(trained_captioner, program, tmp_path, tiny_flickr8
     with monkeypatch.context() as patch:
         patch.setattr("bayesrnn.tasks.captions_baseline.consensus_captions", not_again)
         assert evaluated(program, tmp_path, run)[0]["rows"][-1] == row
-        # Of other images the baseline is another one, and a damaged result is none.
+        # Of other images the baseline is another one.
         with pytest.raises(AssertionError, match="once more"):
             program("evaluate", run, "--split", "valid")
-        name = "flickr8k/features-efficientnet-lite0.npz"
-        shutil.copytree(tiny_flickr8k, tmp_path / "other")
-        with np.load(tmp_path / "other" / name) as file:
-            arrays = dict(file)
-        np.savez(tmp_path / "other" / name, **{**arrays, "features": arrays["features"][::-1]})
-        patch.setenv("BAYESRNN_DATA", str(tmp_path / "other"))
-        with pytest.raises(AssertionError, match="once more"):
-            program("evaluate", run)
-    (run / "results" / "test-consensus48.json").write_text("{")
+    # A damaged result is made again, and `compare` says what is wrong with it.
+    path = run / "results" / "test-consensus48.json"
+    whole = json.loads(path.read_text())
+    for damage in ({"scores": 3}, {"scores": {}}, {"captions": 3}):
+        path.write_text(json.dumps({**whole, **damage}))
+        code, _, errors = program("compare", run)
+        assert code == 1
+        assert "does not have the captions that it should" in errors
+        assert errors.count("\n") == 1
+        assert evaluated(program, tmp_path, run)[0]["rows"][-1] == row
+    path.write_text("{")
     assert evaluated(program, tmp_path, run)[0]["rows"][-1] == row
 
 
@@ -178,6 +203,12 @@ def test_further_scores(trained_captioner, program, tmp_path, fake_scorer):
     assert out.count("METEOR") == 3
     assert "SPICE" not in out
     assert "METEOR" in kept(run, "test-consensus48")["scores"]["consensus"]
+    found, out = evaluated(program, tmp_path, run)
+    assert "METEOR" not in out
+    assert not any("METEOR" in own for row in found["rows"] for own in row["scores"].values())
+    found, out = evaluated(program, tmp_path, run, "--meteor", "--spice")
+    assert max(map(len, out.splitlines())) <= 100
+    assert out.count("SPICE") == 3
 
 
 @pytest.mark.parametrize("name", ["meteor", "spice"])
@@ -213,7 +244,7 @@ def test_comparison(trained_captioner, program, tmp_path):
     rows = [re.split(r"\s{2,}", line) for line in lines[start + 2 : start + 6]]
     assert [row[0] for row in rows] == ["good", "good", "plain", "consensus"]
     # A narrow terminal shortens the rest of a label.
-    ways = ("mean", "2 draws", "mean", "48 ne")
+    ways = ("mean", "1 net", "mean", "48 ne")
     assert all(row[1].startswith(way) for row, way in zip(rows, ways, strict=True))
     results = [kept(good, "test-mean"), kept(bad, "test-mean")]
     for row, result in zip((rows[0], rows[2]), results, strict=True):
@@ -232,6 +263,35 @@ def test_comparison(trained_captioner, program, tmp_path):
     assert high < 0
     assert rows[2][5] == f"{value:+.1f} ({low:.1f}, {high:.1f}) real"
     assert rows[2][5] in page.read_text()
+
+
+def test_another_beam_is_kept_by_itself(trained_captioner, program, tmp_path):
+    run = trained_captioner("bbb", "--epochs", "1")
+    first, _ = evaluated(program, tmp_path, run, "--samples", "2")
+    usual = kept(run, "test-samples2")
+    compared = program("compare", run)[1]
+    assert "2 draws, beam 3" in compared
+    other, out = evaluated(program, tmp_path, run, "--samples", "2", "--beam", "2")
+    assert "beam 2: BLEU-1" in out
+    assert other["inference"] == "beam2-samples2"
+    assert other["perplexity"] == first["perplexity"]
+    assert kept(run, "test-samples2") == usual
+    assert kept(run, "test-beam2-samples2")["beam"] == 2
+    assert program("compare", run)[1] == compared
+
+
+def test_without_a_difference_nothing_is_said_of_it(trained_captioner, program, tmp_path):
+    run, other = (trained_captioner("plain", "--epochs", "1", name=name) for name in "ab")
+    for each in (run, other):
+        evaluated(program, tmp_path, each)
+    for name in ("test-mean", "test-consensus48"):
+        result = kept(other, name)
+        changed = {**result, "captions": result["captions"][1:]}
+        (other / f"results/{name}.json").write_text(json.dumps(changed))
+    code, out, _ = program("compare", run, other)
+    assert code == 0
+    assert "kept captions are of other images: b (mean, beam 3), consensus" in out
+    assert "difference" not in out
 
 
 def test_comparison_without_what_it_needs(trained_captioner, program, tmp_path, monkeypatch):
@@ -260,6 +320,7 @@ def test_comparison_without_what_it_needs(trained_captioner, program, tmp_path, 
     code, out, _ = program("compare", run, other)
     assert code == 0
     assert "kept captions are of other images: bbb (mean, beam 3)" in out
+    assert "difference: from the first line" in out, "there is one from the baseline"
     monkeypatch.setenv("BAYESRNN_DATA", str(tmp_path / "nowhere"))
     code, out, _ = program("compare", run, other)
     assert code == 0

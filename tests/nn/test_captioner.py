@@ -108,3 +108,13 @@ def test_dropout_stands_after_the_embedding_and_before_the_output():
 def test_mistakes():
     with pytest.raises(ConfigError, match="cell is 'elman'; there are: lstm, gru, rnn"):
         Captioner(WIDTH, VOCABULARY, cell="elman")
+
+
+def test_a_caption_starts_from_an_image_or_goes_on():
+    model = Captioner(WIDTH, VOCABULARY, HIDDEN)
+    words, features = torch.randint(VOCABULARY, (1, 2)), torch.randn(2, WIDTH)
+    state = model(words, features)[1]
+    with pytest.raises(ConfigError, match="both features and a state were given"):
+        model(words, features, state)
+    with pytest.raises(ConfigError, match="neither features nor a state were given"):
+        model(words)

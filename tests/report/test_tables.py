@@ -195,6 +195,13 @@ def test_shortened_is_short(text: str, width: int) -> None:
     assert cells(text) > width or shortened(text, width) == text
 
 
+def test_the_middle_gives_way() -> None:
+    assert shortened("abcdefghij", 5) == "ab…ij"
+    assert shortened("abcdefghij", 6) == "abc…ij"
+    assert shortened("世界世界世界", 6) == "世…界"
+    assert shortened("x" * 10**6, 5) == "xx…xx", "a long text takes no longer than it is"
+
+
 def test_markup_is_escaped(make_run: MakeRun) -> None:
     table = compared(make_run("<script>"), make_run("a|b_*"))
     assert "&lt;script&gt;" in table.html()

@@ -114,6 +114,52 @@ def test_all_but_the_bias_of_the_output_is_drawn(captions):
     }
 
 
+def test_the_network_is_that_of_the_configuration(captions):
+    options = {"hidden": 6, "layers": 2, "cell": "gru", "feature_norm": 3.5, "init": 0.02}
+    net = built("plain", captions, **options)[2]
+    assert net.feature_norm == 3.5
+    assert isinstance(net.recurrent, torch.nn.GRU)
+    assert (net.recurrent.hidden_size, net.recurrent.num_layers) == (6, 2)
+    assert net.output.weight.shape == (len(captions.vocabulary), 6)
+    most = max(weight.abs().max().item() for weight in net.parameters())
+    assert 0.019 < most <= 0.02
+    by_fan_in = built("plain", captions, **{**options, "init": 0.0})[2]
+    assert by_fan_in.embedding.weight.std().item() == pytest.approx(1, abs=0.2)
+    assert not by_fan_in.output.bias.any()
+
+
+def test_every_member_of_an_ensemble_starts_as_configured(captions):
+    net = built("ensemble", captions, init=0.02, base="plain", members=2)[2]
+    embeddings = [weight for name, weight in net.named_parameters() if "embedding" in name]
+    assert len(embeddings) == 2
+    for weight in embeddings:
+        assert 0.018 < weight.abs().max().item() <= 0.02
+
+
+@pytest.mark.parametrize("cell", ["lstm", "gru"])
+def test_where_the_posterior_starts_in_each_layer(captions, cell):
+    of_prior = {"image": (0.05, 0.1), "recurrent": (0.25, 0.5)}
+    given = {"prior": "gaussian", "prior_sigma1": 0.4, "sigma_scale": 1.0}
+    net = built("bbb", captions, cell=cell, layers=2, **given)[2]
+    spreads = net.sigmas()
+    assert len(spreads) > 6
+    for name, sigma in spreads.items():
+        low, high = (0.4 * share for share in of_prior.get(name.split(".")[0], (0.5, 1.0)))
+        assert low * 0.999 <= sigma.min().item() < low * 1.4, name
+        assert high * 0.7 < sigma.max().item() <= high * 1.001, name
+
+
+@pytest.mark.parametrize("method", ["variational-dropout", "gaussian-dropout"])
+def test_what_a_recurrent_layer_reads_is_masked_once(captions, method):
+    rates = {"dropout": 0.3, "recurrent_dropout": 0.2, "embedding_dropout": 0.1}
+    net = built(method, captions, **rates)[2]
+    assert (net.recurrent.input_rate, net.recurrent.recurrent_rate) == (0.3, 0.2)
+    assert (net.input_dropout.p, net.output_dropout.p) == (0.0, 0.3)
+    assert net.embedding.word_rate == 0.1
+    plain = built("dropout", captions, dropout=0.3)[2]
+    assert (plain.input_dropout.p, plain.output_dropout.p) == (0.3, 0.3)
+
+
 def test_the_fingerprint_is_of_words_captions_and_features(captions):
     def changed(**parts):
         train = CaptionedImages(**{**vars(captions.train), **parts})

@@ -18,9 +18,9 @@ from bayesrnn.tasks.caption_uncertainty import (
     CaptionDoubtSettings,
     are_captioners,
     caption_uncertainty_report,
-    refuse_given,
 )
 from bayesrnn.tasks.compare import compare
+from bayesrnn.tasks.options import refuse_given
 from bayesrnn.tasks.output import write_json
 from bayesrnn.tasks.prune import PruneSettings, fraction_list, prune_report
 from bayesrnn.tasks.uncertainty import UncertaintySettings, sample_counts, uncertainty_report

@@ -34,8 +34,9 @@ def evaluate_run(
     samples: Annotated[
         int,
         tyro.conf.arg(
-            help="0: the mean weights; N: average the probabilities of N draws. A run of sharpened "
-            "shows both in any case (10 draws if this is 0), and a bound"
+            help="0: the mean weights; N: average the probabilities of N draws (of a captioner "
+            "all in memory at once). A run of sharpened shows both in any case (10 draws if this "
+            "is 0), and a bound"
         ),
     ] = 0,
     json: JsonFile = None,
@@ -78,8 +79,8 @@ def evaluate_run(
         int | None,
         tyro.conf.arg(
             metavar="N",
-            help="captions: how many unfinished ones the search pursues (default: 3), beside a "
-            "search that always takes the likeliest word",
+            help="captions: how many unfinished ones the search pursues (default: 3, which is what "
+            "`compare` shows; up to 100), beside a search that always takes the likeliest word",
             help_behavior_hint="",
         ),
     ] = None,
@@ -230,14 +231,22 @@ def caption_photographs(
         tyro.conf.arg(metavar="FILE...", help="image files, or folders of them"),
     ],
     best: Annotated[
-        int, tyro.conf.arg(metavar="N", help="how many captions of each image to show")
+        int, tyro.conf.arg(metavar="N", help="how many captions of each image to show, up to 100")
     ] = 3,
-    samples: Samples = 20,
+    samples: Annotated[
+        int,
+        tyro.conf.arg(
+            help="draws of the network whose predictions are averaged and compared; 0: the mean "
+            "weights alone. All are in memory at once, of bbb each as large as the network (20 MB "
+            "at the default size)"
+        ),
+    ] = 20,
     beam: Annotated[
         int,
         tyro.conf.arg(
             metavar="N",
-            help="how many unfinished captions the search pursues; at least as many as are shown",
+            help="how many unfinished captions the search pursues, up to 100; at least as many as "
+            "are shown",
         ),
     ] = 3,
     html: Annotated[

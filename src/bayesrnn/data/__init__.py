@@ -25,7 +25,7 @@ from bayesrnn.data.images import (
     available_images,
     load_images,
 )
-from bayesrnn.data.photographs import Photograph, image_files, read_photograph
+from bayesrnn.data.photographs import Photograph, Preview, image_files, read_photograph
 from bayesrnn.data.reviews import (
     SCALE,
     Labels,
@@ -78,6 +78,7 @@ __all__ = [
     "Labels",
     "Numbers",
     "Photograph",
+    "Preview",
     "Reviews",
     "SegmentBatch",
     "Segments",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -60,9 +60,15 @@ class EncodedCaptions:
                 tokens += [EOS, *caption, EOS]
                 lengths.append(len(caption) + 1)
                 owners.append(number)
-        long = torch.tensor(lengths, dtype=torch.long)
-        starts = (long + 1).cumsum(0) - (long + 1)
-        return cls(vocabulary.encode(tokens), starts, long, torch.tensor(owners), images.features)
+        return cls.laid_out(vocabulary.encode(tokens), lengths, owners, images.features)
+
+    @classmethod
+    def laid_out(
+        cls, words: Tensor, lengths: Sequence[int], images: Sequence[int], features: Tensor
+    ) -> EncodedCaptions:
+        """From `words` as they are kept, and for each caption its predictions and its image."""
+        long, owners = (torch.tensor(part, dtype=torch.long) for part in (lengths, images))
+        return cls(words, (long + 1).cumsum(0) - (long + 1), long, owners, features)
 
     def __len__(self) -> int:
         return len(self.lengths)

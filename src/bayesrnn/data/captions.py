@@ -12,7 +12,7 @@ from typing import Any, Final, TypeAlias
 from torch import Tensor
 
 from bayesrnn.data.corpora import find_published, published_file
-from bayesrnn.data.features import load_features
+from bayesrnn.data.features import has_features, load_features
 from bayesrnn.data.text import read_text
 from bayesrnn.data.vocabulary import Vocabulary
 from bayesrnn.errors import CorpusError
@@ -126,8 +126,8 @@ def load_coco(data_dir: Path | None = None) -> CaptionedImages:
 
 
 def has_coco(data_dir: Path | None = None) -> bool:
-    """Whether `load_coco` would find captions."""
-    return find_published(_COCO_CAPTIONS, data_dir) is not None
+    """Whether `load_coco` would find its two files."""
+    return find_published(_COCO_CAPTIONS, data_dir) is not None and has_features(COCO, data_dir)
 
 
 def caption_vocabulary(images: CaptionedImages) -> Vocabulary:

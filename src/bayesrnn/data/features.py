@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bayesrnn.data.corpora import published_file
+from bayesrnn.data.corpora import find_published, published_file
 from bayesrnn.data.files import read_bytes
 from bayesrnn.errors import CorpusError
 
@@ -74,6 +74,11 @@ def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
         raise CorpusError(f"{path}: {problem}; {_PUT_BACK}")
     numbers = torch.from_numpy(features.astype(np.float32))
     return ImageFeatures(str(path), tuple(map(str, names.tolist())), numbers)
+
+
+def has_features(data: str, data_dir: Path | None = None) -> bool:
+    """Whether `load_features` would find a file."""
+    return find_published(f"{data}/{_FILE}", data_dir) is not None
 
 
 def _problem(names: npt.NDArray[Any], features: npt.NDArray[Any]) -> str:

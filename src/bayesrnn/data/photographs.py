@@ -46,18 +46,25 @@ _ADVICE = "give a JPEG, PNG, WebP, GIF, TIFF or BMP file"
 
 
 @dataclass(frozen=True)
+class Preview:
+    """A small JPEG file of a whole image, to be shown, and its size."""
+
+    content: bytes
+    width: int
+    height: int
+
+
+@dataclass(frozen=True)
 class Photograph:
     """An image from a file.
 
     pixels: uint8 `[3, 224, 224]`, red, green and blue of the middle, where the shorter side of the
         whole is 256 long.
-    preview: a small JPEG file of the whole, to be shown; `width` and `height` are its own.
+    preview: None where it was not asked for.
     """
 
     pixels: Tensor
-    preview: bytes
-    width: int
-    height: int
+    preview: Preview | None
 
 
 def image_files(given: Sequence[Path]) -> list[Path]:
@@ -75,7 +82,7 @@ def image_files(given: Sequence[Path]) -> list[Path]:
     return found
 
 
-def read_photograph(path: Path) -> Photograph:
+def read_photograph(path: Path, with_preview: bool = False) -> Photograph:
     """Decode an image file, the right way up.
 
     What is transparent becomes white, other kinds of colour become red, green and blue, and of
@@ -83,10 +90,7 @@ def read_photograph(path: Path) -> Photograph:
     """
     whole = _decoded(path)
     pixels = torch.from_numpy(np.array(_middle(whole))).permute(2, 0, 1).contiguous()
-    whole.thumbnail((_PREVIEW_SIDE, _PREVIEW_SIDE))
-    preview = io.BytesIO()
-    whole.save(preview, "JPEG", quality=_PREVIEW_QUALITY)
-    return Photograph(pixels, preview.getvalue(), *whole.size)
+    return Photograph(pixels, _preview(whole) if with_preview else None)
 
 
 def _images_in(folder: Path) -> list[Path]:
@@ -118,6 +122,18 @@ def _middle(whole: Image.Image) -> Image.Image:
         box += [before * side / scaled, (before + _CROP) * side / scaled]
     left, right, top, bottom = box
     return whole.resize((_CROP, _CROP), Image.Resampling.BICUBIC, (left, top, right, bottom))
+
+
+def _preview(whole: Image.Image) -> Preview:
+    """Pixels alone: what the file says beside them (place, comment, names) must not leave with it.
+
+    Pillow would write some of it again, a comment among others.
+    """
+    whole.thumbnail((_PREVIEW_SIDE, _PREVIEW_SIDE))
+    whole.info.clear()
+    content = io.BytesIO()
+    whole.save(content, "JPEG", quality=_PREVIEW_QUALITY)
+    return Preview(content.getvalue(), *whole.size)
 
 
 def _decoded(path: Path) -> Image.Image:

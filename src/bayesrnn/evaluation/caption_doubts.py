@@ -6,8 +6,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesrnn.errors import ConfigError
-from bayesrnn.evaluation.detection import Detection, Interval
+from bayesrnn.evaluation.detection import Detection, Interval, require_bootstrap
 from bayesrnn.evaluation.selective import risk_coverage
 
 
@@ -103,10 +102,7 @@ def caption_doubts(
     Intervals are percentiles at `level` over `bootstrap` resamples of the images (Efron 1979);
     without resamples, low and high are the value. The scores themselves stay as they are.
     """
-    if bootstrap < 0:
-        raise ConfigError(f"bootstrap is {bootstrap}; it has to be 0 (no interval) or more")
-    if not 0 < level < 1:
-        raise ConfigError(f"level is {level}; it has to be between 0 and 1, say 0.95")
+    require_bootstrap(bootstrap, level)
     curve = risk_coverage(-confidence, scores, points=10)
     sure, good = confidence.detach().cpu().double(), scores.detach().cpu().double()
 

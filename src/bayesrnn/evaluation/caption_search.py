@@ -49,6 +49,10 @@ class CaptionSearch:
             if getattr(self, name) < 1:
                 raise ConfigError(f"{name} is {getattr(self, name)}; it has to be 1 or more")
 
+    def cuts(self, words: Sequence[int]) -> bool:
+        """Whether a caption that was found is as long as can be, so that it had to end there."""
+        return len(words) == self.longest
+
     @torch.no_grad()
     def captions(
         self,

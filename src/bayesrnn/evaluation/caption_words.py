@@ -38,7 +38,7 @@ class CaptionWordFigures:
     @property
     def log_prob(self) -> float:
         """The log-probability of the whole caption, in nats."""
-        # No float32 is smaller: a word that rounding ruled out keeps the sum finite.
+        # The smallest normal number: a word that rounding ruled out keeps the sum finite.
         floor = torch.finfo(torch.float32).tiny
         return self.probability.clamp_min(floor).log().sum().item()
 
@@ -103,10 +103,9 @@ def each_draw_says(
 
 def _encoded(features: Tensor, captions: Sequence[Sequence[int]], eos: int) -> EncodedCaptions:
     words = torch.tensor([number for caption in captions for number in (eos, *caption, eos)])
-    lengths = torch.tensor([len(caption) + 1 for caption in captions], dtype=torch.long)
-    starts = (lengths + 1).cumsum(0) - (lengths + 1)
-    images = torch.arange(len(captions))
-    return EncodedCaptions(words, starts, lengths, images, features).to(features.device)
+    lengths = [len(caption) + 1 for caption in captions]
+    owners = range(len(captions))
+    return EncodedCaptions.laid_out(words, lengths, owners, features).to(features.device)
 
 
 def _read(networks: Sequence[Network], batch: CaptionBatch) -> list[CaptionWordFigures]:

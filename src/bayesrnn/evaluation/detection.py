@@ -71,10 +71,7 @@ def detection(
     and shifted windows are drawn anew, each from their own. The words of a window stay together,
     since neighbouring words are not independent. Without resamples, low and high are the value.
     """
-    if bootstrap < 0:
-        raise ConfigError(f"bootstrap is {bootstrap}; it has to be 0 (no interval) or more")
-    if not 0 < level < 1:
-        raise ConfigError(f"level is {level}; it has to be between 0 and 1, say 0.95")
+    require_bootstrap(bootstrap, level)
     regular, shifted = _checked("regular", regular), _checked("shifted", shifted)
     # Sorted once: thresholds are the distinct scores, the highest first, and a sample is how many
     # windows there are at each.
@@ -95,6 +92,14 @@ def detection(
         Interval(*figure) for figure in torch.stack([value, low, high], 1).tolist()
     )
     return Detection(auroc, aupr, fpr95, len(regular) + len(shifted))
+
+
+def require_bootstrap(bootstrap: int, level: float) -> None:
+    """Refuse a number of resamples, or a share of them, that cannot be meant."""
+    if bootstrap < 0:
+        raise ConfigError(f"bootstrap is {bootstrap}; it has to be 0 (no interval) or more")
+    if not 0 < level < 1:
+        raise ConfigError(f"level is {level}; it has to be between 0 and 1, say 0.95")
 
 
 def _resample(ranks: Tensor, thresholds: int, size: int, generator: torch.Generator) -> Tensor:

@@ -6,16 +6,18 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
+from bayesrnn.errors import ConfigError
 from bayesrnn.nn.recurrent import State, initialise_weights, recurrent_layers
 
 
 class Captioner(nn.Module):
     """A language model that starts from an image in place of a state of zeros.
 
-    A linear map turns the features of an image into the cells that the recurrent layers start
-    with, and their tanh is the output that they start with; where there are no cells, there is
-    the latter only (Vinyals et al. 2016 as Fortunato et al. 2017 tell it). Features are scaled to
-    the length `feature_norm` first: their direction says what is in an image.
+    That the image's representation is the initial state of the LSTM is from Fortunato et al.
+    (2017), section 6.2. How it becomes one they do not say, and is our choice: a linear map turns
+    the features into the cells that the recurrent layers start with, and their tanh is the output
+    that they start with; where there are no cells, there is the latter only. Features are scaled
+    to the length `feature_norm` first: their direction says what is in an image.
 
     The dropout layers stand after the embedding and before the output, and do nothing until a rate
     is set.
@@ -50,6 +52,12 @@ class Captioner(nn.Module):
 
         A caption starts from the `features` [batch, width] of its image, and goes on from a state.
         """
+        if (features is None) == (state is None):
+            given = "neither features nor a" if state is None else "both features and a"
+            raise ConfigError(
+                f"{given} state were given; give the features of images to start captions, or a "
+                "state to go on with them"
+            )
         if features is not None:
             state = self._seen(features)
         outputs, state = self.recurrent(self.input_dropout(self.embedding(words)), state)

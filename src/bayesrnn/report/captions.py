@@ -1,7 +1,7 @@
 """What a captioner says of images: the best captions, how sure it is, where its draws disagree."""
 
 import textwrap
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from bayesrnn.report.heat import (
@@ -25,6 +25,9 @@ _DRAWS_SHOWN = 5
 WORD_PROBABILITY = Scale((0.5, 0.3, 0.2, 0.1, 0.05, 0.02), probability=True)
 
 _NO_WORDS = "(no words)"
+
+#: Stands at the end of a caption that was cut.
+_CUT = "..."
 
 _CONFIDENCE = (
     "confidence: mean log-probability, in nats, of the words of a caption and of its end "
@@ -55,6 +58,7 @@ class RankedCaption:
     log_prob: the log of the probability of all its words and its end, in nats.
     confidence: the same for a word, on average.
     word_probability: e to the power of the confidence: the geometric mean over the words.
+    cut: whether it had not come to its end when it was as long as captions may be.
     """
 
     text: str
@@ -62,14 +66,25 @@ class RankedCaption:
     confidence: float
     word_probability: float
     words: Sequence[CaptionedWord]
+    cut: bool = False
+
+    @property
+    def shown_words(self) -> list[str]:
+        """The words and a sign for the end, as they are shown."""
+        end = _CUT if self.cut else SENTENCE_END
+        return [end if word.word == "<eos>" else printable(word.word) for word in self.words]
 
 
 @dataclass(frozen=True)
 class DrawnCaption:
-    """A caption that single draws say when each always takes its likeliest word; how many do."""
+    """A caption that single draws say when each always takes its likeliest word; how many do.
+
+    cut: as in `RankedCaption`.
+    """
 
     text: str
     draws: int
+    cut: bool = False
 
 
 @dataclass(frozen=True)
@@ -119,11 +134,12 @@ def captions_text(found: Captioning, colour: bool, width: int = 100) -> str:
     if len(found.images) > _DETAILED:
         blocks = [summary_line(found), _overview(found).text(width)]
     else:
-        figures = figures_of(found, all_words(found))
+        scales = scales_of(found)
+        figures = figures_of(found.images[0].best.words, scales)
         legends = [legend(figure, colour) for figure in (figures[0], figures[-1])]
         blocks = [summary_line(found), "\n".join(filter(None, legends))]
         for image in found.images:
-            blocks += _image_blocks(found, image, colour, width)
+            blocks += _image_blocks(image, scales, colour, width)
         blocks.append("\n".join(textwrap.fill(note, width) for note in meanings(found)))
     return "\n\n".join(block.rstrip("\n") for block in blocks if block)
 
@@ -144,26 +160,27 @@ def confidence_line(image: CaptionedImage) -> str:
     )
 
 
-def all_words(found: Captioning) -> list[CaptionedWord]:
-    """The words of the best caption of every image."""
-    return [word for image in found.images for word in image.best.words]
-
-
-def figures_of(found: Captioning, words: Sequence[CaptionedWord]) -> list[Figure]:
-    """The figures of some words on the scales of all, so that images can be compared."""
+def scales_of(found: Captioning) -> dict[str, Scale]:
+    """The scale of each figure that is shown: one for all images, so that they can be compared."""
+    words = [word for image in found.images for word in image.best.words]
     names = ["entropy", "epistemic"] if found.doubted else ["entropy"]
-    figures = [Figure("probability", [word.probability for word in words], WORD_PROBABILITY)]
-    for name in names:
-        scale = Scale.of([getattr(word, name) for word in all_words(found)])
-        figures.append(Figure(name, [getattr(word, name) for word in words], scale))
-    return figures
+    own = {name: Scale.of([getattr(word, name) for word in words]) for name in names}
+    return {"probability": WORD_PROBABILITY, **own}
+
+
+def figures_of(words: Sequence[CaptionedWord], scales: Mapping[str, Scale]) -> list[Figure]:
+    """The figures of some words on scales that are given."""
+    return [
+        Figure(name, [getattr(word, name) for word in words], scale)
+        for name, scale in scales.items()
+    ]
 
 
 def captions_table(image: CaptionedImage) -> Table:
     """The best captions of an image, best first."""
     rows = [
         [
-            shown_caption(caption.text),
+            shown_caption(caption),
             number_text(caption.confidence),
             probability_text(caption.word_probability),
         ]
@@ -176,7 +193,7 @@ def draws_table(image: CaptionedImage, limit: int | None = None) -> Table:
     """What single draws say, commonest first; of more than `limit` captions the rest is counted."""
     shown = image.draws[:limit]
     rest = image.draws[len(shown) :]
-    rows = [[shown_caption(said.text), str(said.draws)] for said in shown]
+    rows = [[shown_caption(said), str(said.draws)] for said in shown]
     notes = []
     if rest:
         draws = sum(said.draws for said in rest)
@@ -189,14 +206,15 @@ def agreement(image: CaptionedImage) -> str:
     if len(image.draws) != 1:
         return ""
     said = image.draws[0]
-    return f"each of the {said.draws} draws by itself says: {shown_caption(said.text)}"
+    return f"each of the {said.draws} draws by itself says: {shown_caption(said)}"
 
 
 def meanings(found: Captioning) -> list[str]:
     """What the figures are."""
     notes = [
         f"{_CONFIDENCE}; p a word: e to the power of it; entropy: how open the prediction of a "
-        "word was, in nats"
+        "word was, in nats",
+        *_cut_notes(found),
     ]
     if found.doubted:
         notes.append(
@@ -206,21 +224,27 @@ def meanings(found: Captioning) -> list[str]:
     return notes
 
 
-def shown_caption(text: str) -> str:
+def shown_caption(caption: RankedCaption | DrawnCaption) -> str:
     """A caption as it is shown."""
-    return printable(text) or _NO_WORDS
+    return (printable(caption.text) or _NO_WORDS) + f" {_CUT}" * caption.cut
 
 
-def shown_word(word: str) -> str:
-    """A word as it is shown; the end has a sign."""
-    return SENTENCE_END if word == "<eos>" else printable(word)
+def _cut_notes(found: Captioning) -> list[str]:
+    """What the sign of a caption that was cut means, where there is one."""
+    all_said: list[RankedCaption | DrawnCaption] = []
+    for image in found.images:
+        all_said += [*image.captions, *image.draws]
+    note = f"{_CUT} at the end of a caption: it was cut there, as long as captions may be"
+    return [note] if any(said.cut for said in all_said) else []
 
 
-def _image_blocks(found: Captioning, image: CaptionedImage, colour: bool, width: int) -> list[str]:
-    words = image.best.words
+def _image_blocks(
+    image: CaptionedImage, scales: Mapping[str, Scale], colour: bool, width: int
+) -> list[str]:
+    figures = figures_of(image.best.words, scales)
     blocks = [
         f"{printable(image.image)}\n{textwrap.fill(confidence_line(image), width)}",
-        gloss([shown_word(word.word) for word in words], figures_of(found, words), colour, width),
+        gloss(image.best.shown_words, figures, colour, width),
     ]
     if len(image.captions) > 1:
         blocks.append(captions_table(image).text(width))
@@ -236,10 +260,10 @@ def _overview(found: Captioning) -> Table:
     header = ["image", "caption", "confidence"]
     aligns: list[Align] = ["left", "left", "right"]
     rows = [
-        [image.image, shown_caption(image.best.text), number_text(image.confidence)]
+        [image.image, shown_caption(image.best), number_text(image.confidence)]
         for image in found.images
     ]
-    notes = [_CONFIDENCE]
+    notes = [_CONFIDENCE, *_cut_notes(found)]
     if found.doubted:
         header.append("draws say")
         aligns.append("right")

@@ -1,26 +1,25 @@
 """Captioned images as a page: each picture with its caption in shaded words."""
 
 import base64
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 
-from bayesrnn.data import Photograph
+from bayesrnn.data import Preview
 from bayesrnn.report.captions import (
     CaptionedImage,
     CaptionedWord,
     Captioning,
     agreement,
-    all_words,
     captions_table,
     confidence_line,
     draws_table,
     figures_of,
     meanings,
+    scales_of,
     shown_caption,
-    shown_word,
     summary_line,
 )
 from bayesrnn.report.document import Section, document
-from bayesrnn.report.heat import HeatWord, probability_text, shaded, shading
+from bayesrnn.report.heat import HeatWord, Scale, probability_text, shaded, shading
 from bayesrnn.report.words import escaped, number_text
 
 _STYLE = """
@@ -33,29 +32,35 @@ _STYLE = """
 """
 
 
-def captions_page(found: Captioning, pictures: Sequence[Photograph]) -> str:
+def captions_page(found: Captioning, pictures: Sequence[Preview]) -> str:
     """All images, each beside what was said of it; `pictures` are of the same images in turn."""
+    scales = scales_of(found)
     articles = "".join(
-        _article(found, image, picture)
+        _article(image, picture, scales, found.doubted)
         for image, picture in zip(found.images, pictures, strict=True)
     )
     notes = [*meanings(found), "rest the pointer on a word to see its figures"]
     said = "".join(f'<p class="note">{escaped(note)}</p>\n' for note in notes)
     body = f"<style>{_STYLE}</style>\n<p>{escaped(summary_line(found))}</p>\n{said}" + shading(
-        articles, figures_of(found, all_words(found))
+        articles, figures_of(found.images[0].best.words, scales)
     )
     return document(f"What {found.run} says of images", [Section("Captions", body)])
 
 
-def _article(found: Captioning, image: CaptionedImage, picture: Photograph) -> str:
-    words = image.best.words
-    heat = [HeatWord(shown_word(word.word), _tooltip(found, word)) for word in words]
-    encoded = base64.b64encode(picture.preview).decode("ascii")
+def _article(
+    image: CaptionedImage, picture: Preview, scales: Mapping[str, Scale], doubted: bool
+) -> str:
+    best = image.best
+    heat = [
+        HeatWord(shown, _tooltip(word, doubted))
+        for shown, word in zip(best.shown_words, best.words, strict=True)
+    ]
+    encoded = base64.b64encode(picture.content).decode("ascii")
     return (
         f'<article class="captioned">\n<h3>{escaped(image.image)}</h3>\n<div class="beside">\n'
         f'<img src="data:image/jpeg;base64,{encoded}" width="{picture.width}" '
-        f'height="{picture.height}" alt="{escaped(shown_caption(image.best.text))}">\n'
-        f'<div class="said">\n<p class="heat">{shaded(heat, figures_of(found, words))}</p>\n'
+        f'height="{picture.height}" alt="{escaped(shown_caption(best))}">\n'
+        f'<div class="said">\n<p class="heat">{shaded(heat, figures_of(best.words, scales))}</p>\n'
         f"<p>{escaped(confidence_line(image))}</p>\n"
         f"{captions_table(image).html()}{_draws(image)}</div>\n</div>\n</article>\n"
     )
@@ -75,10 +80,10 @@ def _draws(image: CaptionedImage) -> str:
     return f"<details>\n<summary>{escaped(title)}</summary>\n{table}</details>\n"
 
 
-def _tooltip(found: Captioning, word: CaptionedWord) -> str:
+def _tooltip(word: CaptionedWord, doubted: bool) -> str:
     split = (
         f" = {number_text(word.aleatoric)} aleatoric + {number_text(word.epistemic)} epistemic"
-        if found.doubted
+        if doubted
         else ""
     )
     return (

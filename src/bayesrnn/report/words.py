@@ -22,15 +22,19 @@ def cells(text: str) -> int:
 
 def shortened(text: str, width: int) -> str:
     """The text in at most `width` columns; its middle gives way, as runs differ at their ends."""
-    if cells(text) <= width:
+    wide = [_cells_of(character) for character in text]
+    if sum(wide) <= width:
         return text
-    head, tail = list(text[: len(text) // 2]), list(text[len(text) // 2 :])
-    while (head or tail) and cells("".join(head + tail)) > width - 1:
-        if cells("".join(head)) > cells("".join(tail)):
-            head.pop()
+    end = start = len(text) // 2  # what lies between is left out
+    head, tail = sum(wide[:end]), sum(wide[start:])
+    while head + tail > max(width - 1, 0):
+        if head > tail:
+            end -= 1
+            head -= wide[end]
         else:
-            tail.pop(0)
-    return "".join([*head, "…", *tail])
+            tail -= wide[start]
+            start += 1
+    return f"{text[:end]}…{text[start:]}"
 
 
 def perplexity_text(value: float | None) -> str:

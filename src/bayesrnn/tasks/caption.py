@@ -10,7 +10,7 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from bayesrnn.data import EOS, Photograph, Vocabulary, image_files, read_photograph
+from bayesrnn.data import EOS, Preview, Vocabulary, image_files, read_photograph
 from bayesrnn.errors import ConfigError
 from bayesrnn.evaluation import (
     CaptionSearch,
@@ -34,7 +34,7 @@ from bayesrnn.report import (
     wants_colour,
 )
 from bayesrnn.tasks.captions import TrainedCaptioner, load_captions_run
-from bayesrnn.tasks.captions_evaluation import DEFAULT_BEAM, caption_search
+from bayesrnn.tasks.captions_evaluation import DEFAULT_BEAM, caption_search, require_beam
 from bayesrnn.tasks.output import columns, require_outputs, write_json, write_text
 
 #: Images captioned at once: enough to make use of all weights that are fetched for them.
@@ -57,37 +57,45 @@ def caption_images(
 ) -> str:
     """What a run says of image files, for the terminal; also as a page and as JSON if asked for.
 
-    All images are read before any is captioned, so that one that cannot be read costs no work.
+    All images are read before any is captioned, so that one that cannot be read costs little work.
     """
     if samples < 0:
         raise ConfigError(f"--samples is {samples}; it has to be 0 (the mean network) or more")
-    for name, value in (("--best", best), ("--beam", beam)):
-        if value < 1:
-            raise ConfigError(f"{name} is {value}; it has to be 1 or more")
+    require_beam(best, "--best")
+    require_beam(beam)
     if not images:
         raise ConfigError("--image has no files; give one or more, or a folder")
     require_outputs(html, json)
     files = image_files(images)
     trained = load_captions_run(run, checkpoint, device)
     looking = load_image_network().to(trained.device)
-    with progress_bar(len(files), " images", "reading", delay=1.0) as bar:
-        photographs = []
-        for file in files:
-            photographs.append(read_photograph(file))
-            bar.update()
-    found = captioned(trained, looking, files, photographs, best, samples, beam, seed)
+    features, previews = _seen(files, looking, trained.device, with_previews=html is not None)
+    found = captioned(trained, files, features, best, samples, beam, seed)
     if html is not None:
-        write_text(captions_page(found, photographs), html)
+        write_text(captions_page(found, previews), html)
     if json is not None:
         write_json(asdict(found), json)
     return captions_text(found, wants_colour(sys.stdout), columns())
 
 
+def _seen(
+    files: Sequence[Path], looking: ImageNetwork, device: torch.device, with_previews: bool
+) -> tuple[Tensor, list[Preview]]:
+    """The features [images, width] of image files; their pixels are not kept."""
+    features, previews = [], []
+    with progress_bar(len(files), " images", "reading", delay=1.0) as bar:
+        for start in range(0, len(files), _LOOKED_AT):
+            few = [read_photograph(file, with_previews) for file in files[start:][:_LOOKED_AT]]
+            features.append(looking(torch.stack([one.pixels for one in few]).to(device)))
+            previews += [one.preview for one in few if one.preview is not None]
+            bar.update(len(few))
+    return torch.cat(features), previews
+
+
 def captioned(
     trained: TrainedCaptioner,
-    looking: ImageNetwork,
     files: Sequence[Path],
-    photographs: Sequence[Photograph],
+    features: Tensor,
     best: int,
     samples: int,
     beam: int,
@@ -101,19 +109,18 @@ def captioned(
     images: list[CaptionedImage] = []
     with progress_bar(len(files), " images", "captioning", delay=1.0) as bar:
         for start in range(0, len(files), _BATCH):
-            part = slice(start, start + _BATCH)
-            pixels = torch.stack([photograph.pixels for photograph in photographs[part]])
-            seen = [looking(few) for few in torch.split(pixels.to(trained.device), _LOOKED_AT)]
-            features = torch.cat(seen)
-            ranked = _ranked(networks, search, features, best, vocabulary)
-            said = [Counter[tuple[int, ...]]() for _ in features]
+            some = features[start : start + _BATCH]
+            ranked = _ranked(networks, search, some, best, vocabulary)
+            said = [Counter[tuple[int, ...]]() for _ in some]
             if len(networks) > 1:
-                said = each_draw_says(networks, search, features)
+                said = each_draw_says(networks, search, some)
             images += [
-                CaptionedImage(str(file), own[0].confidence, own, _commonest(counts, vocabulary))
-                for file, own, counts in zip(files[part], ranked, said, strict=True)
+                CaptionedImage(
+                    str(file), own[0].confidence, own, _commonest(counts, search, vocabulary)
+                )
+                for file, own, counts in zip(files[start:][:_BATCH], ranked, said, strict=True)
             ]
-            bar.update(len(pixels))
+            bar.update(len(some))
     return Captioning(
         run=trained.path.name,
         method=trained.config.method,
@@ -144,11 +151,12 @@ def _ranked(
     figures = read_captions(networks, features[owners], captions, search.eos)
     ranked: list[list[RankedCaption]] = [[] for _ in spoken]
     for owner, caption, of_words in zip(owners, captions, figures, strict=True):
-        ranked[owner].append(_caption(vocabulary.decode(caption), of_words))
+        made = _caption(vocabulary.decode(caption), of_words, search.cuts(caption))
+        ranked[owner].append(made)
     return [sorted(found, key=lambda caption: -caption.confidence) for found in ranked]
 
 
-def _caption(words: Sequence[str], figures: CaptionWordFigures) -> RankedCaption:
+def _caption(words: Sequence[str], figures: CaptionWordFigures, cut: bool) -> RankedCaption:
     rows = zip(
         [*words, EOS],
         *(
@@ -163,11 +171,14 @@ def _caption(words: Sequence[str], figures: CaptionWordFigures) -> RankedCaption
         confidence=figures.confidence,
         word_probability=math.exp(figures.confidence),
         words=[CaptionedWord(*row) for row in rows],
+        cut=cut,
     )
 
 
-def _commonest(counts: Counter[tuple[int, ...]], vocabulary: Vocabulary) -> list[DrawnCaption]:
+def _commonest(
+    counts: Counter[tuple[int, ...]], search: CaptionSearch, vocabulary: Vocabulary
+) -> list[DrawnCaption]:
     return [
-        DrawnCaption(" ".join(vocabulary.decode(words)), draws)
+        DrawnCaption(" ".join(vocabulary.decode(words)), draws, search.cuts(words))
         for words, draws in counts.most_common()
     ]

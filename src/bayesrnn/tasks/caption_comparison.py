@@ -24,6 +24,7 @@ from bayesrnn.tasks.options import from_toml
 
 _SPLIT: Final = "test"
 _RESAMPLES: Final = 1000
+_UNTRAINED: Final = "consensus"
 
 
 @dataclass(frozen=True)
@@ -56,15 +57,17 @@ def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:
     except CorpusError as error:
         notes.append(f"no differences, because the captions of people are not there: {error}")
         return caption_table([own.line for own in said], notes)
-    notes.append(
-        "difference: from the first line, with the 95% interval of a paired bootstrap over images "
-        f"({_RESAMPLES:,} resamples); real: it excludes 0"
-    )
+    lines = _compared(said, images)
+    if any(line.differences for line in lines):
+        notes.append(
+            "difference: from the first line, with the 95% interval of a paired bootstrap over "
+            f"images ({_RESAMPLES:,} resamples); real: it excludes 0"
+        )
     other = [own for own in said if own.images != images.names]
     if other:
         which = ", ".join(f"{own.line.run} ({own.line.label})" for own in other)
         notes.append(f"kept captions are of other images: {which}; run `bayesrnn evaluate` again")
-    return caption_table(_compared(said, images), notes)
+    return caption_table(lines, notes)
 
 
 def _compared(said: Sequence[_Said], images: CaptionedImages) -> list[CaptionLine]:
@@ -101,8 +104,8 @@ def _kept(summaries: Sequence[RunSummary]) -> list[_Said]:
             if result is not None and "captions" in result:
                 found.append(_read(result, "beam", run, summary))
         for name, result in summary.results.items():
-            if "consensus" in result.get("scores", {}) and result["split"] == _SPLIT:
-                untrained[name] = _read(result, "consensus", "consensus", summary)
+            if name.startswith(f"{_SPLIT}-{_UNTRAINED}"):
+                untrained[name] = _read(result, _UNTRAINED, _UNTRAINED, summary)
     return [*found, *untrained.values()]
 
 
@@ -124,7 +127,7 @@ def _read(result: Mapping[str, Any], way: str, run: str, summary: RunSummary) ->
 
 def _label(result: Mapping[str, Any], way: str) -> str:
     """How the captions came about, in few words."""
-    if way == "consensus":
+    if way == _UNTRAINED:
         return f"{result['inference'].removeprefix(way)} neighbours"
-    networks = f"{result['samples']} draws" if result["samples"] else "mean"
-    return f"{networks}, beam {result['beam']}"
+    by = result["label"].removeprefix("phi ").removeprefix("averaged over ")
+    return f"{'mean' if by.startswith('mean') else by}, beam {result['beam']}"

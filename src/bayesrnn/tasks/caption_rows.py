@@ -25,14 +25,13 @@ def scaled(scores: Mapping[str, float]) -> dict[str, float]:
     return {name: SCALE * value for name, value in scores.items()}
 
 
-def score_lines(row: Mapping[str, Any]) -> str:
-    """The scores of each way to find captions, a line for each."""
+def score_lines(row: Mapping[str, Any]) -> list[str]:
+    """The scores of each way to find captions, a line for each; none in other rows."""
     ways = {"greedy": "greedy: ", "beam": f"beam {row.get('beam')}: "}
-    lines = [
+    return [
         ways.get(way, "") + ", ".join(f"{name} {value:.1f}" for name, value in own.items())
-        for way, own in row["scores"].items()
+        for way, own in row.get("scores", {}).items()
     ]
-    return "\n".join(lines)
 
 
 def caption_notes(result: Mapping[str, Any]) -> list[str]:

@@ -1,6 +1,6 @@
 """Does a captioner know what it does not know: which of its captions are bad, which images new?"""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
@@ -33,7 +33,6 @@ from bayesrnn.report import (
 from bayesrnn.tasks.caption_rows import SCALE
 from bayesrnn.tasks.captions import CaptionsTask, TrainedCaptioner, load_captions_run
 from bayesrnn.tasks.captions_evaluation import DEFAULT_BEAM, caption_search
-from bayesrnn.tasks.options import flag
 from bayesrnn.tasks.output import require_outputs, write_json, write_text
 from bayesrnn.tasks.runs import task_name
 from bayesrnn.tasks.uncertainty import require_common
@@ -70,14 +69,6 @@ def are_captioners(runs: Sequence[Path]) -> bool:
             "images and texts have different figures, so give runs of one kind at a time"
         )
     return bool(theirs)
-
-
-def refuse_given(options: Mapping[str, object], meant_for: str) -> None:
-    """Refuse options that the user gave, and not None, to runs that they mean nothing for."""
-    given = [flag(name) for name, value in options.items() if value is not None]
-    if given:
-        verb, pronoun = ("is", "it") if len(given) == 1 else ("are", "them")
-        raise ConfigError(f"{', '.join(given)} {verb} for {meant_for}; leave {pronoun} out")
 
 
 def caption_uncertainty_report(
@@ -126,8 +117,8 @@ def _unknown_features(data_dir: Path | None, settings: CaptionDoubtSettings) -> 
         return None
     if settings.coco is None and not has_coco(data_dir):
         say(
-            f"the data folder has no {COCO}, so this leaves out how well images of COCO are told "
-            "from those of the run's own data"
+            f"the data folder has no captions or no features of {COCO}, so this leaves out how "
+            "well images of COCO are told from those of the run's own data"
         )
         return None
     features = load_coco(data_dir).features

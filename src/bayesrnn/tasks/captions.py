@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -91,7 +92,12 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
             module,
             Hints(
                 deterministic=("output.bias",),
-                sigma_init={"recurrent.*": relative(0.25, 0.5), "*": relative(0.5, 1.0)},
+                # Noise on the weights of the image is as many times larger as features are long.
+                sigma_init={
+                    "image.*": relative(0.05, 0.1),
+                    "recurrent.*": relative(0.25, 0.5),
+                    "*": relative(0.5, 1.0),
+                },
                 initialise=initialise,
                 before_recurrent=("input_dropout",),
             ),
@@ -164,18 +170,19 @@ def train_captions(arguments: RunArguments, given: Mapping[str, Any]) -> Path:
 class TrainedCaptioner(TrainedRun[CaptionsConfig]):
     """A trained captioner, ready to speak."""
 
-    @property
+    @cached_property
     def vocabulary(self) -> Vocabulary:
         """The words that it knows."""
         return read_vocabulary(self.files)
 
     def captions(self) -> Captions:
-        """The images that the run learnt from, with the same words."""
-        captions = CaptionsTask().load(self.config)
-        if captions.vocabulary != self.vocabulary:
+        """The images that the run learnt from, with the same words, captions and features."""
+        task = CaptionsTask()
+        captions = task.load(self.config)
+        if task.fingerprint(captions) != self.fingerprint:
             raise RunError(
-                f"the captions of {self.config.data} are not those that {self.path} was trained "
-                "on; give back the same data"
+                f"the captions or features of {self.config.data} are not those that {self.path} "
+                "was trained on; give back the same data"
             )
         return captions
 

@@ -4,9 +4,9 @@ import hashlib
 import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, Final
+from typing import Final
 
-from bayesrnn.data import CaptionedImages
+from bayesrnn.data import CaptionedImages, CaptionWords
 from bayesrnn.evaluation import consensus_captions, official_scores, score_captions
 from bayesrnn.progress import progress_bar
 from bayesrnn.tasks.caption_rows import scaled
@@ -33,33 +33,27 @@ def consensus_row(
     """
     inference = f"consensus{neighbours}"
     made_from = _fingerprint(known, images)
-    kept = _read(run / "results" / f"{split}-{inference}.json")
-    if kept.get("made_from") == made_from and {"scores", "captions"} <= kept.keys():
-        found = {"scores": kept["scores"], "captions": kept["captions"]}
-    else:
-        found = _found(known, images, neighbours)
-    scores = found["scores"]["consensus"]
-    if missing := [name for name in official if name not in scores]:
-        said = [entry["consensus"].split() for entry in found["captions"]]
-        scores |= scaled(official_scores(missing, said, images.captions))
-    return {
-        "inference": inference,
-        "label": f"consensus of {neighbours} nearest images",
-        "samples": 0,
-        **found,
-        "made_from": made_from,
+    kept = run / "results" / f"{split}-{inference}.json"
+    said = _kept(kept, made_from, images.names)
+    if said is None:
+        with progress_bar(len(images), " images", "looking at similar images") as bar:
+            said = consensus_captions(known, images.features, neighbours, bar.update)
+    scores = {
+        **score_captions(said, images.captions).figures(),
+        **official_scores(official, said, images.captions),
     }
-
-
-def _found(known: CaptionedImages, images: CaptionedImages, neighbours: int) -> Row:
-    with progress_bar(len(images), " images", "looking at similar images") as bar:
-        said = consensus_captions(known, images.features, neighbours, bar.update)
-    scores = scaled(score_captions(said, images.captions).figures())
     captions = [
         {"image": name, "consensus": " ".join(words)}
         for name, words in zip(images.names, said, strict=True)
     ]
-    return {"scores": {"consensus": scores}, "captions": captions}
+    return {
+        "inference": inference,
+        "label": f"consensus of {neighbours} nearest images",
+        "samples": 0,
+        "scores": {"consensus": scaled(scores)},
+        "captions": captions,
+        "made_from": made_from,
+    }
 
 
 def _fingerprint(*parts: CaptionedImages) -> str:
@@ -71,10 +65,11 @@ def _fingerprint(*parts: CaptionedImages) -> str:
     return digest.hexdigest()
 
 
-def _read(path: Path) -> dict[str, Any]:
-    """The content of a result; nothing where there is none that can be used."""
+def _kept(path: Path, made_from: str, names: Sequence[str]) -> list[CaptionWords] | None:
+    """The captions that a result keeps; nothing where there are none that can be used."""
     try:
         content = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
-        return {}
-    return content if isinstance(content, dict) else {}
+        said = {entry["image"]: tuple(entry["consensus"].split()) for entry in content["captions"]}
+        return [said[name] for name in names] if content["made_from"] == made_from else None
+    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+        return None

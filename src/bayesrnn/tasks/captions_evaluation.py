@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 
 from bayesrnn.data import EOS, UNK, CaptionedImages, EncodedCaptions
+from bayesrnn.errors import ConfigError
 from bayesrnn.evaluation import (
     CaptionSearch,
     Draws,
@@ -25,6 +26,9 @@ from bayesrnn.tasks.rows import Row, about, inference_rows, likelihood_figures
 
 DEFAULT_BEAM = 3
 
+#: Each caption that is pursued has a state for every network, all in memory at once.
+_WIDEST_BEAM = 100
+
 
 def evaluate_captions(
     trained: TrainedCaptioner,
@@ -41,6 +45,7 @@ def evaluate_captions(
     Below them, but for the images that it learnt from, are captions that need no training.
     """
     require_official(official)
+    require_beam(beam)
     searches = {"greedy": caption_search(trained, 1), "beam": caption_search(trained, beam)}
     data = trained.captions()
     images: CaptionedImages = getattr(data, split)
@@ -75,6 +80,11 @@ def evaluate_captions(
         return likelihood_figures(found)
 
     rows = inference_rows(trained, samples, averaged, bounded)
+    if beam != DEFAULT_BEAM:
+        # Kept beside the results of the usual search, which are the ones that can be compared.
+        for row in rows:
+            if "beam" in row:
+                row["inference"] = f"beam{beam}-{row['inference']}"
     if split != "train":
         neighbours = min(NEIGHBOURS, len(data.train))
         rows.append(consensus_row(trained.path, data.train, split, images, official, neighbours))
@@ -85,6 +95,12 @@ def evaluate_captions(
         "score_scale": SCALE,
         "rows": rows,
     }
+
+
+def require_beam(beam: int, name: str = "--beam") -> None:
+    """Refuse a number of captions to pursue that cannot be meant."""
+    if not 1 <= beam <= _WIDEST_BEAM:
+        raise ConfigError(f"{name} is {beam}; it has to be from 1 to {_WIDEST_BEAM}")
 
 
 def caption_search(trained: TrainedCaptioner, beam: int) -> CaptionSearch:

@@ -3,6 +3,7 @@
 import hashlib
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -148,7 +149,7 @@ def train_language_model(arguments: RunArguments, given: Mapping[str, Any]) -> P
 class TrainedLanguageModel(TrainedRun[LanguageModelConfig]):
     """A trained language model, ready to predict."""
 
-    @property
+    @cached_property
     def vocabulary(self) -> Vocabulary:
         """The words that the model knows."""
         return read_vocabulary(self.files)

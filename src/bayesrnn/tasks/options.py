@@ -55,6 +55,14 @@ def flag(name: str) -> str:
     return "--" + name.replace("_", "-")
 
 
+def refuse_given(options: Mapping[str, object], meant_for: str) -> None:
+    """Refuse options that the user gave, and not None, to runs that they mean nothing for."""
+    given = [flag(name) for name, value in options.items() if value is not None]
+    if given:
+        verb, pronoun = ("is", "it") if len(given) == 1 else ("are", "them")
+        raise ConfigError(f"{', '.join(given)} {verb} for {meant_for}; leave {pronoun} out")
+
+
 def command_line_type(name: str, parts: Iterable[type], description: str) -> type:
     """A dataclass for the command line with the fields of `parts` and every method's options.
 

@@ -1,5 +1,6 @@
 """The rows of an evaluation: one for each way of prediction, and how they read."""
 
+import textwrap
 from collections.abc import Callable
 from dataclasses import asdict
 from typing import Any
@@ -12,6 +13,9 @@ from bayesrnn.tasks.runs import TrainedRun
 
 #: Draws to average over where an evaluation shows their average unasked.
 DEFAULT_SAMPLES = 10
+
+#: Columns that scores and notes are wrapped to.
+_WIDTH = 100
 
 #: Figures by name, with how they came about: `inference` is a short word for it, also the name of
 #: the result's file; `label` says it in words.
@@ -83,26 +87,35 @@ def describe(result: Row) -> str:
     """An evaluation as lines of text."""
     data = next(result[key] for key in ("corpus", "images", "data") if key in result)
     rows = result["rows"]
-    width = max(len(row["label"]) for row in rows)
-    below = "\n" + " " * (width + 2)
-    lines = [f"{row['label']:{width}}  {_figures(row)}".replace("\n", below) for row in rows]
-    if any(row["inference"] == "bound" for row in rows):
-        lines.append(BOUND_NOTE)
-    lines += reference_lines(result) + caption_notes(result)
-    return "\n".join([f"{data} {result['split']}, {result['method']}:", *lines])
+    figures = [_figures(row) for row in rows]
+    width = max(len(row["label"]) for row, own in zip(rows, figures, strict=True) if own)
+    lines = []
+    for row, own in zip(rows, figures, strict=True):
+        lines.append(f"{row['label']:{width}}  {own}" if own else row["label"])
+        lines += [_wrapped(scores, "  ") for scores in score_lines(row)]
+    bound = any(row["inference"] == "bound" for row in rows)
+    notes = [*([BOUND_NOTE] if bound else []), *reference_lines(result), *caption_notes(result)]
+    return "\n".join(
+        [f"{data} {result['split']}, {result['method']}:", *lines, *map(_wrapped, notes)]
+    )
+
+
+def _wrapped(text: str, indent: str = "") -> str:
+    return textwrap.fill(
+        text, _WIDTH, initial_indent=indent, subsequent_indent=2 * indent, break_on_hyphens=False
+    )
 
 
 def _figures(row: Row) -> str:
+    """The figures beside the label of a row; nothing where there are scores of captions alone."""
     at_most = "<= " if row["inference"] == "bound" else ""
-    scores = score_lines(row) if "scores" in row else ""
     if "perplexity" in row:
-        found = (
+        return (
             f"perplexity {at_most}{row['perplexity']:.2f} ({at_most}{row['nll']:.4f} nats a word"
             f"{_kl(row)}, {row['tokens']:,} words)"
         )
-        return f"{found}\n{scores}" if scores else found
-    if scores:
-        return scores
+    if "scores" in row:
+        return ""
     if "segments" in row:
         return reader_figures(row)
     if "error" not in row:

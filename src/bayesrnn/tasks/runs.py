@@ -187,6 +187,8 @@ class TrainedRun(Generic[Config]):
     device: torch.device
     #: The texts that the task keeps in the run's folder.
     files: Mapping[str, str]
+    #: What tells its training data from any other (`Task.fingerprint`), where that was kept.
+    fingerprint: str | None = None
 
 
 def load_network(
@@ -214,7 +216,8 @@ def load_network(
             f"the checkpoint of step {saved.step} does not fit the configuration of {path}: {error}"
         ) from None
     place = choose_device(device)
-    return TrainedRun(path, config, method, net.to(place), saved.step, place, files)
+    fingerprint = saved.state.get("fingerprint")
+    return TrainedRun(path, config, method, net.to(place), saved.step, place, files, fingerprint)
 
 
 def task_name(path: Path) -> str:

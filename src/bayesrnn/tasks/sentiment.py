@@ -7,6 +7,7 @@ import hashlib
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -204,7 +205,7 @@ def train_sentiment(arguments: RunArguments, given: Mapping[str, Any]) -> Path:
 class TrainedReader(TrainedRun[SentimentConfig]):
     """A trained reader of texts, ready to predict."""
 
-    @property
+    @cached_property
     def vocabulary(self) -> Vocabulary:
         """The words that it knows."""
         return read_vocabulary(self.files)
