@@ -138,7 +138,7 @@ def test_every_member_of_an_ensemble_starts_as_configured(captions):
 
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_where_the_posterior_starts_in_each_layer(captions, cell):
-    of_prior = {"image": (0.05, 0.1), "recurrent": (0.25, 0.5)}
+    of_prior = {"recurrent": (0.25, 0.5)}
     given = {"prior": "gaussian", "prior_sigma1": 0.4, "sigma_scale": 1.0}
     net = built("bbb", captions, cell=cell, layers=2, **given)[2]
     spreads = net.sigmas()

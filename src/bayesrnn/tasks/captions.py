@@ -92,12 +92,7 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
             module,
             Hints(
                 deterministic=("output.bias",),
-                # Noise on the weights of the image is as many times larger as features are long.
-                sigma_init={
-                    "image.*": relative(0.05, 0.1),
-                    "recurrent.*": relative(0.25, 0.5),
-                    "*": relative(0.5, 1.0),
-                },
+                sigma_init={"recurrent.*": relative(0.25, 0.5), "*": relative(0.5, 1.0)},
                 initialise=initialise,
                 before_recurrent=("input_dropout",),
             ),
