@@ -16,12 +16,16 @@ from bayesrnn.methods import Network, Objective, Outcome
 #: Captions read at once.
 _BATCH = 128
 
+#: Stands in place of targets that do not count.
+_IGNORED = -100
+
 
 def caption_nll(network: Network, batch: CaptionBatch) -> Tensor:
     """The negative log-likelihood of a minibatch's captions, summed over them, in nats."""
     logits, _ = network(batch.inputs, batch.features)
+    targets = batch.targets.masked_fill(~batch.mask, _IGNORED)
     return F.cross_entropy(
-        logits.flatten(0, 1), _counted_targets(batch), reduction="sum", ignore_index=_IGNORED
+        logits.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=_IGNORED
     )
 
 
@@ -67,10 +71,3 @@ def _summed(batch: CaptionBatch) -> Callable[[object], Objective]:
         return Outcome(caption_nll(network, batch), None)
 
     return lambda state: objective
-
-
-_IGNORED = -100
-
-
-def _counted_targets(batch: CaptionBatch) -> Tensor:
-    return batch.targets.masked_fill(~batch.mask, _IGNORED).flatten()

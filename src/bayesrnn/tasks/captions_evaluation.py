@@ -57,15 +57,12 @@ def evaluate_captions(
         with progress_bar(networks * len(encoded), " captions", "reading") as bar:
             found = caption_likelihood(draws, encoded, bar.update)
         with progress_bar(len(searches) * len(images), " images", "captioning") as bar:
-            said = {
-                way: [
-                    best[0]
-                    for best in search.captions(
-                        list(draws.networks()), encoded.features, bar.update
-                    )
-                ]
-                for way, search in searches.items()
-            }
+            said = {}
+            for way, search in searches.items():
+                # Drawn anew: masks that change as a network reads start alike in each search.
+                drawn = list(draws.networks())
+                found_by = search.captions(drawn, encoded.features, bar.update)
+                said[way] = [captions[0] for captions in found_by]
         return {
             **likelihood_figures(found),
             "beam": beam,
