@@ -3,6 +3,7 @@
 import json
 import os
 import random
+import re
 import shutil
 import signal
 from importlib.util import find_spec
@@ -139,6 +140,10 @@ def test_files_hold_the_figures_of_the_results(finished):
     assert "published: BRNN" in markdown
     assert "hidden 8 (published: 650)" in markdown
     assert "bayesrnn reproduce ptb --size tiny" in markdown
+    shown = re.findall(r"!\[.*\]\((.*)\)", markdown)
+    assert len(shown) == 4
+    for name in shown:
+        assert "bbb-seed1" in (finished / name).read_text()
 
 
 def test_a_second_call_does_nothing_again(copied, calls, program):

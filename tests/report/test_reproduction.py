@@ -4,6 +4,7 @@ from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import pytest
 
@@ -14,6 +15,7 @@ from bayesrnn.report import (
     Reproduction,
     Speed,
     read_summary,
+    reproduction_charts,
     reproduction_markdown,
     reproduction_page,
     results_table,
@@ -21,6 +23,7 @@ from bayesrnn.report import (
 from bayesrnn.report.published import PAPER, published_rows
 from bayesrnn.report.reproduction_tables import (
     COLUMNS,
+    epoch_table,
     first_epoch_table,
     gap_table,
     pruning_table,
@@ -164,6 +167,22 @@ def test_the_papers_rows_are_always_there_others_by_size() -> None:
 # The other tables
 
 
+def test_every_epoch_of_every_run_has_its_place(reproduced: Reproduced) -> None:
+    runs = [
+        reproduced(valid=(262.5, 200.25)),
+        reproduced("plain-seed1", "plain", valid=(170.5,)),
+        reproduced("bbb-seed2", valid=()),
+    ]
+    table = epoch_table(found(*runs))
+    assert table is not None
+    assert list(table.header) == ["epoch", "bbb-seed1", "plain-seed1", "bbb-seed2"]
+    assert [list(row) for row in table.rows] == [
+        ["1", "262.50", "170.50", "-"],
+        ["2", "200.25", "-", "-"],
+    ]
+    assert epoch_table(found(runs[2])) is None
+
+
 def test_after_one_epoch_at_medium_size_only(reproduced: Reproduced) -> None:
     runs = [reproduced(valid=(262.5, 200.0)), reproduced("plain-seed1", "plain", valid=())]
     table = first_epoch_table(found(*runs, size="medium"))
@@ -237,17 +256,31 @@ def test_the_markdown_says_it_all(whole: Reproduction) -> None:
     for words in SAID:
         assert words in text
     tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
-    assert len(tables) == 4
+    assert len(tables) == 5
     for table in tables:
         cells = {len(re.findall(r"(?<!\\)\|", line)) for line in table.splitlines()}
         assert len(cells) == 1, "every line of a table has as many cells"
+
+
+def test_the_markdown_shows_every_chart(whole: Reproduction) -> None:
+    shown = re.findall(r"!\[[^]]+\]\(([^)]+)\)", reproduction_markdown(whole))
+    assert shown == ["curves.svg", "entropy-gap.svg", "likelihood.svg", "pruning.svg"]
+    assert sorted(shown) == sorted(reproduction_charts(whole))
+
+
+def test_a_chart_needs_no_other_file_and_shows_the_runs(whole: Reproduction) -> None:
+    for name, chart in reproduction_charts(whole).items():
+        picture = ElementTree.fromstring(chart)
+        assert picture.tag.endswith("svg")
+        written = " ".join(picture.itertext())
+        assert "bbb-seed1" in written, name
 
 
 def test_the_page_says_it_all(whole: Reproduction, read_page: Callable[[str], Any]) -> None:
     page = read_page(reproduction_page(whole))
     for words in SAID[:-1]:
         assert words in page.text
-    assert page.tags.count("table") == 4
+    assert page.tags.count("table") == 5
     assert page.tags.count("svg") == 4  # learning curves, gap, likelihood, pruning
     outside = [v for n, v in page.attributes if n in ("src", "href") and not v.startswith("data:")]
     assert outside == []
@@ -258,7 +291,7 @@ def test_nothing_that_was_not_measured_has_a_section(
     reproduced: Reproduced, read_page: Callable[[str], Any]
 ) -> None:
     page = read_page(reproduction_page(found(reproduced(figures={}))))
-    assert page.tags.count("table") == 1
+    assert page.tags.count("table") == 2  # results, epochs
     assert page.tags.count("svg") == 1
     assert "Entropy" not in page.text
     assert "##" not in reproduction_markdown(found()).replace("## Settings", "")

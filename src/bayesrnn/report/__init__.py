@@ -44,6 +44,7 @@ from bayesrnn.report.reproduction import (
     Reproduction,
     Speed,
 )
+from bayesrnn.report.reproduction_charts import reproduction_charts
 from bayesrnn.report.reproduction_page import reproduction_markdown, reproduction_page
 from bayesrnn.report.reproduction_tables import results_table
 from bayesrnn.report.summaries import EpochPoint, RunSummary, read_summary
@@ -100,6 +101,7 @@ __all__ = [
     "pruning_page",
     "pruning_text",
     "read_summary",
+    "reproduction_charts",
     "reproduction_markdown",
     "reproduction_page",
     "results_table",

@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
-from bayesrnn.report.axes import draw_axis, even_axis, share_axis, value_axis
-from bayesrnn.report.charts import Series, line_chart
 from bayesrnn.report.document import Section, document
-from bayesrnn.report.page import curves, run_settings
-from bayesrnn.report.published import PRUNED_SHARE
-from bayesrnn.report.reproduction import GapLevel, ReproducedRun, Reproduction
+from bayesrnn.report.page import run_settings
+from bayesrnn.report.reproduction import ReproducedRun, Reproduction
+from bayesrnn.report.reproduction_charts import reproduction_charts
 from bayesrnn.report.reproduction_tables import (
+    epoch_table,
     first_epoch_table,
     gap_table,
     pruning_table,
@@ -23,32 +22,47 @@ _NOT_SO = "Runs with other settings than asked for"
 
 
 def reproduction_markdown(found: Reproduction) -> str:
-    """The tables and what has to be said with them, as a Markdown file."""
+    """The tables and what has to be said with them, as a Markdown file.
+
+    It shows the pictures of `reproduction_charts`, which are to be files in the same folder.
+    """
     parts = [f"# {_title(found)}\n", f"    {found.command}\n", results_table(found).markdown()]
     for title, lines in _lists(found):
         parts.append(f"## {title}\n\n" + "".join(f"- {markdown_text(line)}\n" for line in lines))
-    parts += [f"## {title}\n\n{table.markdown()}" for title, table in _tables(found)]
+    charts = reproduction_charts(found)
+    for title, table in _tables(found):
+        pictures = [f"![{title}]({name})\n" for name in _CHARTS.get(title, ()) if name in charts]
+        parts += [f"## {title}\n", *pictures, table.markdown()]
     settings = [f"- {markdown_text(_said(run))}\n" for run in found.runs]
     return "\n".join([*parts, f"## Settings\n\n{''.join(settings)}"])
 
 
 def reproduction_page(found: Reproduction) -> str:
-    """The same as one HTML file with charts; it needs no other file."""
+    """The same as one HTML file, pictures included; it needs no other file."""
     summaries = [run.summary for run in found.runs]
     command = f"<pre><code>{escaped(found.command)}</code></pre>\n"
-    charts = {_GAP: _gap_charts(found.runs), _PRUNING: _pruning_chart(found.runs)}
+    charts = reproduction_charts(found)
     sections = [
         Section("Results", results_table(found).html() + command),
         *(Section(title, _html_list(lines)) for title, lines in _lists(found)),
-        Section("Learning curves", curves(summaries)),
-        *(Section(title, table.html() + charts.get(title, "")) for title, table in _tables(found)),
-        Section("Settings, and how to run it again", run_settings(summaries)),
     ]
-    return document(_title(found), sections)
+    for title, table in _tables(found):
+        pictures = "".join(charts.get(name, "") for name in _CHARTS.get(title, ()))
+        sections.append(Section(title, pictures + table.html()))
+    settings = Section("Settings, and how to run it again", run_settings(summaries))
+    return document(_title(found), [*sections, settings])
 
 
+_CURVES = "Learning curves"
 _GAP = "Entropy gap to the reversed test text"
 _PRUNING = "Dropping weights"
+
+#: The charts that belong to a table, by its title.
+_CHARTS = {
+    _CURVES: ("curves.svg",),
+    _GAP: ("entropy-gap.svg", "likelihood.svg"),
+    _PRUNING: ("pruning.svg",),
+}
 
 
 def _title(found: Reproduction) -> str:
@@ -58,6 +72,7 @@ def _title(found: Reproduction) -> str:
 def _tables(found: Reproduction) -> list[tuple[str, Table]]:
     """Titles and tables beside the results; those for which there are figures."""
     tables = {
+        _CURVES: epoch_table(found),
         "After one epoch": first_epoch_table(found),
         _GAP: gap_table(found),
         _PRUNING: pruning_table(found),
@@ -94,57 +109,3 @@ def _said(run: ReproducedRun) -> str:
 
 def _html_list(lines: Sequence[str]) -> str:
     return f"<ul>\n{''.join(f'<li>{escaped(line)}</li>' for line in lines)}\n</ul>\n"
-
-
-def _gap_charts(runs: Sequence[ReproducedRun]) -> str:
-    """The gap and the likelihood, both against the number of draws."""
-
-    def chart(title: str, label: str, figure: Callable[[GapLevel], float]) -> str:
-        return line_chart(
-            [Series(run.name, _by_draws(run.gaps, figure)) for run in runs],
-            title,
-            "draws",
-            label,
-            x=draw_axis,
-            y=even_axis,
-            empty="no figures",
-            height=320,
-        )
-
-    return chart("Entropy gap, reversed test text", "gap (nats)", lambda level: level.gap) + chart(
-        "Negative log-likelihood, test text", "NLL (nats)", lambda level: level.nll
-    )
-
-
-def _by_draws(
-    levels: Sequence[GapLevel], figure: Callable[[GapLevel], float]
-) -> list[tuple[float, float | None]]:
-    """A point for each number of draws; the mean weights (0) are joined to none."""
-    points: list[tuple[float, float | None]] = []
-    for level in levels:
-        points.append((level.samples, figure(level)))
-        if level.samples == 0:
-            points.append((0, None))
-    return points
-
-
-def _pruning_chart(runs: Sequence[ReproducedRun]) -> str:
-    """Perplexity by the share that is dropped; hollow marks are 1% above the full network."""
-    pruned = [(run.name, run.pruning) for run in runs if run.pruning is not None]
-    values = [v for _, found in pruned for v in found.by_ratio.values() if v is not None]
-    if not values:
-        return ""
-    series = [Series(name, list(found.by_ratio.items())) for name, found in pruned]
-    series += [Series(name, [found.within], dashed=True) for name, found in pruned]
-    edge = [(PRUNED_SHARE, min(values)), (PRUNED_SHARE, max(values))]
-    return line_chart(
-        [*series, Series(f"{PRUNED_SHARE:.0%} dropped", edge)],
-        "Perplexity without the weights of lowest |mean| / sigma, validation text",
-        "share of the weights dropped",
-        "perplexity",
-        x=share_axis,
-        y=value_axis,
-        solid="by share",
-        dashed="+1%",
-        empty="no figures",
-    )

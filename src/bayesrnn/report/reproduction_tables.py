@@ -123,6 +123,21 @@ def _mark(source: str, sources: Sequence[str]) -> str:
     return f"[{sources.index(source) + 1}]"
 
 
+def epoch_table(found: Reproduction) -> Table | None:
+    """Validation perplexity after each epoch, a column for each run."""
+    columns = {
+        run.name: {point.epoch: point.valid for point in run.summary.points} for run in found.runs
+    }
+    epochs = sorted({epoch for column in columns.values() for epoch in column})
+    rows = [
+        [str(epoch), *(perplexity_text(column.get(epoch)) for column in columns.values())]
+        for epoch in epochs
+    ]
+    notes = ["perplexity on the validation text in 20 parts, with the mean weights"]
+    header = ["epoch", *columns]
+    return Table(header, rows, _aligns(header, words=0), notes) if rows else None
+
+
 def first_epoch_table(found: Reproduction) -> Table | None:
     """Perplexity after one epoch beside the paper's, which is for medium size only."""
     rows = [

@@ -9,6 +9,7 @@ from bayesrnn.report import (
     ReproducedRun,
     Reproduction,
     Speed,
+    reproduction_charts,
     reproduction_markdown,
     reproduction_page,
 )
@@ -34,8 +35,10 @@ from bayesrnn.training import CheckpointStore
 
 
 def write_report(request: PtbRequest, command: str) -> Reproduction:
-    """Write results.md and results.html from what there is; gives it."""
+    """Write results.md with its pictures, and results.html, from what there is; gives it."""
     found = gather(request, command)
+    for name, chart in reproduction_charts(found).items():
+        write_text(chart, request.out / name)
     write_text(reproduction_markdown(found), request.out / "results.md")
     write_text(reproduction_page(found), request.out / "results.html")
     return found
