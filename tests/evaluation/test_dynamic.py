@@ -177,6 +177,15 @@ def test_gradient_descent_is_literally_so(cell, tied, lr, clip):
     assert all(norm < 100 for norm in norms)  # the second never
 
 
+def test_gradients_divided_by_how_often_a_word_is_read():
+    """An option of torch's embedding that has no sparse gradients; once is as without it."""
+    model, stream, rule = make_model(), text(23), GradientDescent(0.3, 0.5)
+    expected = dynamic_log_probs(model, stream, rule, segment=1)
+    model.embedding.scale_grad_by_freq = True
+    found = dynamic_log_probs(model, stream, rule, segment=1)
+    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+
+
 @pytest.mark.parametrize(("cell", "tied"), KINDS)
 @pytest.mark.parametrize(
     ("decay", "epsilon", "capped"), [(0.0, 1e-4, False), (0.02, 0.5, False), (0.6, 1e-2, True)]

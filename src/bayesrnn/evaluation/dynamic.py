@@ -54,9 +54,12 @@ class GradientDescent:
 
         @torch.no_grad()
         def update(gradients: tuple[Tensor, ...]) -> None:
-            norm = total_norm(gradients) if limit < math.inf else 0.0
+            merged = [g.coalesce() if g.is_sparse else g for g in gradients]
+            values = [g.values() if g.is_sparse else g for g in merged]
+            norm = total_norm(values) if limit < math.inf else 0.0
             scale = limit / norm if norm > limit else 1.0
-            torch._foreach_add_(tensors, gradients, alpha=-self.lr * scale)
+            for tensor, gradient in zip(tensors, merged, strict=True):
+                tensor.add_(gradient, alpha=-self.lr * scale)
 
         return update
 
@@ -162,6 +165,8 @@ def dynamic_log_probs(
     if segment < 1:
         raise ConfigError(f"the dynamic segment is {segment}; it has to be 1 or more")
     net, weights = _copy(module)
+    if isinstance(rule, GradientDescent):
+        _keep_read_rows(net)
     update = rule.start(weights)
     state: Any = None
     scores: list[Tensor] = []
@@ -195,6 +200,17 @@ def _copy(module: nn.Module) -> tuple[nn.Module, dict[str, nn.Parameter]]:
     if not weights:
         raise ConfigError("the network has no weights to learn with: none requires a gradient")
     return net, weights
+
+
+def _keep_read_rows(net: nn.Module) -> None:
+    """Let the gradient of an embedding hold the rows of the words that were read, and no zeros.
+
+    A segment reads a few words of thousands. Rules that move unread rows too cannot have this, and
+    torch has it neither for gradients that are divided by frequencies nor on Apple's GPUs.
+    """
+    for layer in net.modules():
+        if isinstance(layer, nn.Embedding) and layer.weight.device.type != "mps":
+            layer.sparse = not layer.scale_grad_by_freq
 
 
 def _log_probs(net: nn.Module, inputs: Tensor, targets: Tensor, state: Any) -> tuple[Tensor, Any]:
