@@ -2,6 +2,7 @@
 
 import json
 import math
+import shutil
 import sys
 
 import pytest
@@ -148,6 +149,31 @@ def test_an_unfinished_ensemble_is_evaluated_with_the_members_that_there_are(
     code, _, errors = program("evaluate", run, "--json", result)
     assert code == 0, errors
     assert [row["samples"] for row in json.loads(result.read_text())["rows"]] == [0]
+
+
+@pytest.mark.parametrize(
+    ("command", "doing"),
+    [
+        (("generate", "--words", "3"), "generate"),
+        (("evaluate", "--split", "valid", "--dynamic"), "dynamic evaluation"),
+        (("prune", "--fractions", "0,0.5"), "prune"),
+    ],
+)
+@pytest.mark.parametrize(
+    ("method", "used"),
+    [("ensemble", "one member"), ("sgld", "mean of the kept weights"), ("bbb", None)],
+)
+def test_a_command_for_one_network_says_which_it_takes(
+    method, used, command, doing, runs, program, tmp_path
+):
+    run = shutil.copytree(runs / method, tmp_path / method)
+    code, _, errors = program(command[0], run, *command[1:])
+    assert code == 0, errors
+    notes = [line for line in errors.splitlines() if line.startswith("note: the run keeps")]
+    kept = load_language_model(run)
+    members = kept.method.members(kept.net)
+    expected = f"note: the run keeps {members} networks; {doing} uses one: {used}"
+    assert notes == ([expected] if used else [])
 
 
 def test_the_configuration_of_an_ensemble_makes_the_same_run_again(trained, tmp_path):

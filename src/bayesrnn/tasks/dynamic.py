@@ -165,6 +165,7 @@ class _Scorer:
 
     def __init__(self, trained: TrainedLanguageModel, corpus: Corpus, text: Tensor) -> None:
         self.trained, self.corpus, self.text = trained, corpus, text
+        trained.note_one_network("dynamic evaluation")
         self.module = trained.method.mean_module(trained.net)
         self.statistics: dict[int, dict[str, Tensor]] = {}
 

@@ -23,6 +23,7 @@ def generate(
 ) -> str:
     """A continuation of `prompt`, as text."""
     trained = load_language_model(run, checkpoint, device, for_inference=True)
+    trained.note_one_network("generate")
     tokens = prompt_tokens(prompt, trained.vocabulary)
     unknown = [token for token in tokens if token not in trained.vocabulary]
     if unknown:

@@ -175,6 +175,7 @@ def prune_run(
     trained: TrainedLanguageModel, settings: PruneSettings, out: Path | None = None
 ) -> tuple[PrunedRun, dict[str, Tensor]]:
     """What pruning costs a run, and the masks whose patterns are shown; `out` as `prune_report`."""
+    trained.note_one_network("prune")
     text: Tensor = getattr(trained.corpus(), settings.split).to(trained.device)
     rankings = _rankings(trained, settings)
     bench = Bench(trained.method.mean_module(trained.net), text, settings.streams)

@@ -11,6 +11,7 @@ from torch import nn
 
 from bayesrnn.errors import CheckpointError, ConfigError, MissingExtraError, RunError
 from bayesrnn.methods import METHODS, Method, option
+from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
 from bayesrnn.tasks.configuration import TrainingConfig, file_entries
 from bayesrnn.tasks.options import flag, from_toml
@@ -189,6 +190,13 @@ class TrainedRun(Generic[Config]):
     files: Mapping[str, str]
     #: What tells its training data from any other (`Task.fingerprint`), where that was kept.
     fingerprint: str | None = None
+
+    def note_one_network(self, doing: str) -> None:
+        """Tell the user which network stands for all that the run keeps, if it keeps several."""
+        members = self.method.members(self.net)
+        if members > 1:
+            used = self.method.mean_label
+            say(f"note: the run keeps {members} networks; {doing} uses one: {used}")
 
 
 def load_network(
