@@ -12,7 +12,7 @@ import pytest
 
 from bayesrnn.cli import main
 from bayesrnn.data import corpora
-from bayesrnn.errors import RunError
+from bayesrnn.errors import RunError, TrainingDivergedError
 from bayesrnn.methods import METHODS
 from bayesrnn.tasks import recipes, reproduce, reproduce_results, reproduce_runs
 from bayesrnn.tasks.reproduce_options import PtbOptions
@@ -126,16 +126,16 @@ def test_files_hold_the_figures_of_the_results(finished):
             assert kept["streams"] == 1
             assert f"{kept['perplexity']:.2f}" in markdown
             assert f"{kept['perplexity']:.2f}" in page
-    gap = json.loads((finished / "entropy" / "bbb-seed1.json").read_text())["found"]
+    gap = json.loads((finished / "bbb-seed1" / "entropy.json").read_text())["found"]
     assert [level["samples"] for level in gap["levels"]] == [0, 1, 2]
     assert list(gap["levels"][0]["shifts"]) == ["reversed"]
     for level in gap["levels"]:
         assert f"{level['shifts']['reversed']['gap']:.3f}" in markdown
-    pruning = json.loads((finished / "pruning" / "bbb-seed1.json").read_text())["found"]
+    pruning = json.loads((finished / "bbb-seed1" / "pruning.json").read_text())["found"]
     at_80 = next(p for p in pruning["curves"]["signal-to-noise"] if p["fraction"] == 0.8)
     assert f"{at_80['perplexity']:.2f}" in markdown
     assert f"{pruning['quality']['dropped'] / pruning['weights']:.1%}" in markdown
-    assert not (finished / "pruning" / "plain-seed1.json").exists()
+    assert not (finished / "plain-seed1" / "pruning.json").exists()
     assert "0.81x" in markdown
     assert "published: BRNN" in markdown
     assert "hidden 8 (published: 650)" in markdown
@@ -156,13 +156,13 @@ def test_a_second_call_does_nothing_again(copied, calls, program):
     assert f"{result(copied / 'bbb-seed1', 'test-mean')['perplexity']:.2f}" in out
     after = {path: path.read_bytes() for path in copied.rglob("*") if path.is_file()}
     changed = {path.name for path in after if after[path] != before.get(path)}
-    assert changed <= {"results.md", "results.html"}, "which name the folder"
+    assert changed <= {"results.md", "results.html", "results.json"}, "which name the folder"
 
 
 def test_only_what_is_missing_is_done(copied, calls, program):
     (copied / "bbb-seed1" / "results" / "test-dynamic-sgd.json").unlink()
     (copied / "plain-seed1" / "results" / "valid-mean.json").unlink()
-    (copied / "entropy" / "plain-seed1.json").unlink()
+    (copied / "plain-seed1" / "entropy.json").unlink()
     code, _, errors = program(*command(copied))
     assert code == 0
     assert calls == ["evaluate", "uncertainty", "dynamic_row"]
@@ -182,7 +182,7 @@ def test_results_of_other_weights_or_settings_are_measured_again(copied, calls, 
     for name, change in changes.items():
         kept = {**result(copied / "bbb-seed1", name), **change}
         (folder / f"{name}.json").write_text(json.dumps(kept))
-    for part, key in (("pruning/bbb-seed1", {"step": 1}), ("bench", {"methods": ["plain"]})):
+    for part, key in (("bbb-seed1/pruning", {"step": 1}), ("bench", {"methods": ["plain"]})):
         path = copied / f"{part}.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "key": key}))
     assert program(*command(copied))[0] == 0
@@ -197,7 +197,7 @@ def test_figures_of_other_weights_are_not_shown(copied):
     changed = json.dumps({**kept, "step": kept["step"] - 1})
     (copied / "bbb-seed1" / "results" / "test-mean.json").write_text(changed)
     for part in ("pruning", "entropy"):
-        path = copied / part / "bbb-seed1.json"
+        path = copied / "bbb-seed1" / f"{part}.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "key": {"step": 1}}))
     request = PtbOptions("tiny", "plain,bbb", out=copied, samples=2, epochs=2).request()
     plain, bbb = gather(request, "").runs
@@ -212,23 +212,14 @@ def test_figures_of_a_text_in_parts_are_not_shown(copied):
     changed = json.dumps({**kept, "streams": 20})
     (copied / "bbb-seed1" / "results" / "test-mean.json").write_text(changed)
     request = PtbOptions("tiny", "bbb", out=copied, samples=2, epochs=2).request()
-    (bbb,) = gather(request, "").runs
+    bbb, _ = gather(request, "").runs
     assert {*FIGURES} - {*bbb.figures} == {"test-mean"}
 
 
-def test_parts_of_another_run_in_the_same_place_are_not_taken(copied, calls, program):
-    """It has as many steps, but it was trained with other settings."""
-    config = copied / "bbb-seed1" / "config.toml"
-    config.write_text(config.read_text().replace("clip = ", "clip = 1"))
-    request = PtbOptions("tiny", "plain,bbb", out=copied, samples=2, epochs=2).request()
-    plain, bbb = gather(request, "").runs
-    assert (bbb.gaps, bbb.pruning) == ((), None)
-    assert plain.gaps
-    assert program(*command(copied))[0] == 0
-    assert calls == ["uncertainty", "prune_run"]
-    bbb = gather(request, "").runs[1]
-    assert bbb.gaps
-    assert bbb.pruning is not None
+def test_a_run_that_is_made_again_is_measured_again(copied, calls, program):
+    shutil.rmtree(copied / "bbb-seed1")
+    assert program(*command(copied, "--skip", "bench,draws,dynamic"))[0] == 0
+    assert calls.count("uncertainty") == calls.count("prune_run") == 1
 
 
 @pytest.mark.parametrize("change", [{"steps": 7}, {"threads": 3}])
@@ -266,7 +257,7 @@ def test_an_error_of_the_report_does_not_hide_that_of_the_step(copied, monkeypat
 
         return function
 
-    (copied / "pruning" / "bbb-seed1.json").unlink()
+    (copied / "bbb-seed1" / "pruning.json").unlink()
     monkeypatch.setattr(reproduce_results, "prune_run", fails("the step failed"))
     monkeypatch.setattr(reproduce, "write_report", fails("the report failed"))
     code, _, errors = program(*command(copied))
@@ -281,20 +272,80 @@ def test_other_numbers_of_draws_are_other_results(copied, calls, program):
     shown = result(copied / "bbb-seed1", "test-samples3")["perplexity"]
     assert f"{shown:.2f} (3)" in (copied / "results.md").read_text()
     calls.clear()
-    assert program(*command(copied, "--skip", "entropy"))[0] == 0
-    assert calls == []
+    for fewer in ((), ("--skip", "draws")):
+        assert program(*command(copied, *fewer))[0] == 0
+        assert calls == [], "what was measured with more draws is not lost"
+    gap = json.loads((copied / "bbb-seed1" / "entropy.json").read_text())["found"]
+    assert [level["samples"] for level in gap["levels"]] == [0, 1, 2, 3]
     shown = result(copied / "bbb-seed1", "test-samples2")["perplexity"]
     assert f"{shown:.2f} (2)" in (copied / "results.md").read_text()
 
 
 def test_another_seed_is_one_more_run(copied, calls, program):
+    (copied / "bbb-seed1" / "pruning.json").unlink()
     code, _, errors = program(*command(copied, "--seeds", "1,2", "--skip", "pruning,entropy"))
     assert code == 0
     assert calls.count("train_language_model") == 2
     assert "train plain-seed2: 0 of 2 epochs done" in errors
     markdown = (copied / "results.md").read_text()
     assert "+-" in markdown
-    assert "left out: entropy, pruning" in markdown
+    assert "left out: pruning\n" in markdown, "entropy gaps of seed 1 are there"
+
+
+def test_earlier_runs_of_the_same_folder_are_shown_as_well(copied, program):
+    shutil.copytree(copied / "bbb-seed1", copied / "bbb-seed2")  # not a run of seed 2
+    (copied / "bbb-seed3").mkdir()
+    only = ("--methods", "dropout", "--skip", "bench,dynamic,draws,entropy,pruning")
+    assert program(*command(copied, *only, "--epochs", 1))[0] == 0
+    values = json.loads((copied / "results.json").read_text())
+    shown = {run["name"]: run for run in values["runs"]}
+    assert list(shown) == ["dropout-seed1", "bbb-seed1", "plain-seed1"]
+    assert shown["bbb-seed1"]["unlike_asked"] == []
+    kept = result(copied / "bbb-seed1", "test-mean")["perplexity"]
+    assert shown["bbb-seed1"]["perplexities"]["test-mean"] == kept
+    assert values["not_measured"] == [], "the earlier runs have it all"
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_as_asked_for(copied, program):
+    run = copied / "plain-seed1"
+    for name in ("last", "best"):
+        (run / name).unlink()
+    shutil.rmtree(run / "checkpoints")
+    only = ("--methods", "plain", "--skip", "bench,dynamic,draws,entropy,pruning")
+    code, _, errors = program(*command(copied, *only, "--epochs", 3))
+    assert code == 0
+    assert "train plain-seed1: 0 of 3 epochs done" in errors
+    assert "epochs = 3" in (run / "config.toml").read_text()
+
+
+def test_a_step_that_fails_does_not_stop_the_others(copied, monkeypatch, program, calls):
+    def diverges(*_):
+        raise TrainingDivergedError("the loss became nan")
+
+    (copied / "bbb-seed1" / "pruning.json").unlink()
+    (copied / "plain-seed1" / "results" / "test-dynamic-sgd.json").unlink()
+    monkeypatch.setattr(reproduce_results, "dynamic_row", diverges)
+    monkeypatch.setattr(reproduce_runs, "train_language_model", diverges)
+    code, _, errors = program(*command(copied, "--methods", "plain,dropout,bbb"))
+    assert code == 1
+    assert calls == ["prune_run", "bench"]
+    assert errors.count("left out: its training failed") == 2  # evaluation, entropy gap
+    last = errors.splitlines()[-1]
+    for words in (
+        *("2 of the steps failed", "evaluate plain-seed1: test dynamic-sgd: the loss became nan"),
+        *("train dropout-seed1", "--skip", "go on with: bayesrnn reproduce ptb"),
+    ):
+        assert words in last
+    assert (copied / "bbb-seed1" / "pruning.json").exists()
+
+
+def test_text_that_a_finished_run_does_not_find_is_told_at_once(copied, calls, program, tmp_path):
+    config = copied / "plain-seed1" / "config.toml"
+    config.write_text(f'data_dir = "{tmp_path}"\n' + config.read_text())
+    code, _, errors = program(*command(copied))
+    assert code == 1
+    assert calls == []
+    assert f"bayesrnn train lm --resume --out {copied / 'plain-seed1'} --data-dir" in errors
 
 
 def test_a_run_with_other_settings_is_used_and_told(copied, calls, program):
@@ -358,7 +409,7 @@ def test_ctrl_c_while_measuring_says_how_to_go_on(copied, monkeypatch, program):
     def stopped(*_):
         raise KeyboardInterrupt
 
-    (copied / "pruning" / "bbb-seed1.json").unlink()
+    (copied / "bbb-seed1" / "pruning.json").unlink()
     monkeypatch.setattr(reproduce_results, "prune_run", stopped)
     code, _, errors = program(*command(copied))
     assert code == 128 + signal.SIGINT
@@ -401,7 +452,8 @@ def test_mistakes_are_told_in_one_line(
     (tmp_path / "file").write_text("")
     (copied / "bbb-seed3").write_text("")
     shutil.copytree(copied / "bbb-seed1", copied / "plain-seed2")
-    (copied / "entropy" / "bbb-seed1.json").write_text("{")
+    shutil.copytree(copied / "plain-seed1", copied / "plain-seed4")
+    (copied / "bbb-seed1" / "entropy.json").write_text("{")
     for arguments, words in (
         ((tmp_path / "file",), "is a file"),
         ((tmp_path / "no", "--methods", "magic"), "--methods has magic"),
@@ -409,7 +461,9 @@ def test_mistakes_are_told_in_one_line(
         ((tmp_path / "no", "--skip", "training"), "has none of the runs"),
         ((copied, "--seeds", "3"), "bbb-seed3 is a file"),
         ((copied, "--seeds", "2"), "is a run with method bbb, where one with plain is to be"),
-        ((copied,), "bbb-seed1.json is damaged; remove it"),
+        ((copied, "--size", "small"), "is a run with size tiny, where one with small is to be"),
+        ((copied, "--seeds", "4"), "is a run with seed 1, where one with 4 is to be"),
+        ((copied,), "entropy.json is damaged; remove it"),
     ):
         code, _, errors = program(*command(*arguments))
         assert code == 1

@@ -1,3 +1,4 @@
+import json
 import re
 import statistics
 from collections.abc import Callable
@@ -18,6 +19,7 @@ from bayesrnn.report import (
     reproduction_charts,
     reproduction_markdown,
     reproduction_page,
+    reproduction_values,
     results_table,
 )
 from bayesrnn.report.published import PAPER, published_rows
@@ -119,6 +121,22 @@ def test_seeds_with_other_settings_are_not_averaged(reproduced: Reproduced) -> N
     assert [row["seeds"] for row in rows_of(found(*runs), "bbb")] == ["1", "2"]
 
 
+def test_seeds_with_other_dynamic_evaluation_are_not_averaged(reproduced: Reproduced) -> None:
+    runs = [reproduced(dynamic="sgd, lr 0.1"), reproduced("bbb-seed2", seed=2, dynamic="")]
+    assert [row["seeds"] for row in rows_of(found(*runs), "bbb")] == ["1, 2"]
+    assert "dynamic evaluation of ours: sgd, lr 0.1; the paper" in notes(found(*runs))
+    runs += [reproduced("bbb-seed3", seed=3, dynamic="sgd, lr 0.05 (tuned)")]
+    assert [row["seeds"] for row in rows_of(found(*runs), "bbb")] == ["1", "2", "3"]
+    assert "sgd, lr 0.1 (bbb-seed1); sgd, lr 0.05 (tuned) (bbb-seed3)" in notes(found(*runs))
+
+
+def test_a_network_that_is_not_the_mean_is_named(reproduced: Reproduced) -> None:
+    run = reproduced()
+    assert "one member" not in notes(found(run))
+    said = notes(found(replace(run, one_network="one member")))
+    assert "bbb: val, test and DE are not with the mean weights, but with: one member" in said
+
+
 def test_an_unfinished_run_is_shown_and_marked(reproduced: Reproduced) -> None:
     """Alone, with the best validation figure so far where nothing else is measured."""
     runs = [reproduced(), reproduced("bbb-seed2", seed=2, epochs=30, figures={})]
@@ -131,6 +149,12 @@ def test_an_unfinished_run_is_shown_and_marked(reproduced: Reproduced) -> None:
     assert "not begun: bbb-seed3" in notes(reproduction)
     (finished,) = rows_of(reproduction, "bbb")
     assert finished["seeds"] == "1"
+
+
+def test_several_seeds_without_results_have_no_figure_of_one(reproduced: Reproduced) -> None:
+    runs = [reproduced(f"bbb-seed{seed}", seed=seed, figures={}) for seed in (1, 2)]
+    (row,) = rows_of(found(*runs), "bbb")
+    assert (row["seeds"], row["val"]) == ("1, 2", "-")
 
 
 def test_a_bound_has_a_row_of_its_own(reproduced: Reproduced) -> None:
@@ -274,6 +298,18 @@ def test_a_chart_needs_no_other_file_and_shows_the_runs(whole: Reproduction) -> 
         assert picture.tag.endswith("svg")
         written = " ".join(picture.itertext())
         assert "bbb-seed1" in written, name
+
+
+def test_the_values_are_those_of_the_runs(whole: Reproduction) -> None:
+    values = json.loads(json.dumps(reproduction_values(whole)))
+    bbb, plain = values["runs"]
+    assert bbb["perplexities"] == FIGURES
+    assert [point["epoch"] for point in bbb["epoch_by_epoch"]] == [1, 2, 3]
+    assert bbb["entropy_gaps"][1]["gap"] == 0.3666
+    assert bbb["pruning"]["by_ratio"][2] == [0.8, 99.25]
+    assert plain["pruning"] is None
+    assert (plain["epochs_done"], plain["epochs"]) == (3, 13)
+    assert values["speeds"]["bbb"]["ratio"] == 0.812
 
 
 def test_the_page_says_it_all(whole: Reproduction, read_page: Callable[[str], Any]) -> None:

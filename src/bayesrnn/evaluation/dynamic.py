@@ -206,11 +206,13 @@ def _keep_read_rows(net: nn.Module) -> None:
     """Let the gradient of an embedding hold the rows of the words that were read, and no zeros.
 
     A segment reads a few words of thousands. Rules that move unread rows too cannot have this, and
-    torch has it neither for gradients that are divided by frequencies nor on Apple's GPUs.
+    torch has it neither for gradients that are divided by frequencies, nor for weights that are
+    computed from others, nor on Apple's GPUs.
     """
     for layer in net.modules():
-        if isinstance(layer, nn.Embedding) and layer.weight.device.type != "mps":
-            layer.sparse = not layer.scale_grad_by_freq
+        if isinstance(layer, nn.Embedding) and "weight" in layer._parameters:
+            on_apple = layer.weight.device.type == "mps"
+            layer.sparse = not (layer.scale_grad_by_freq or on_apple)
 
 
 def _log_probs(net: nn.Module, inputs: Tensor, targets: Tensor, state: Any) -> tuple[Tensor, Any]:

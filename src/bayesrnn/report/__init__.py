@@ -43,6 +43,7 @@ from bayesrnn.report.reproduction import (
     ReproducedRun,
     Reproduction,
     Speed,
+    reproduction_values,
 )
 from bayesrnn.report.reproduction_charts import reproduction_charts
 from bayesrnn.report.reproduction_page import reproduction_markdown, reproduction_page
@@ -104,6 +105,7 @@ __all__ = [
     "reproduction_charts",
     "reproduction_markdown",
     "reproduction_page",
+    "reproduction_values",
     "results_table",
     "uncertainty_page",
     "uncertainty_tables",

@@ -1,7 +1,8 @@
 """What a reproduction of published results has found, as plain values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
+from typing import Any
 
 from bayesrnn.report.summaries import RunSummary
 
@@ -42,6 +43,7 @@ class ReproducedRun:
     settings: what tells runs apart that only differ in their seed from those that differ in more.
     figures: perplexities at the best epoch, by "valid-mean", "test-draws" and the like.
     draws: how many are behind the averaged ones.
+    one_network: what predicts without draws, in words.
     dynamic: the settings of dynamic evaluation in words.
     asked: what is different from what was asked for.
     departures: what is different from the published set-up.
@@ -53,6 +55,7 @@ class ReproducedRun:
     settings: str
     figures: Mapping[str, float]
     draws: int = 0
+    one_network: str = "mean weights"
     dynamic: str = ""
     asked: tuple[str, ...] = ()
     departures: tuple[str, ...] = ()
@@ -80,11 +83,59 @@ class Speed:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """All that was found. `missing`: runs that were asked for and are not begun."""
+    """All that was found.
+
+    made_with: the program and what it ran on, at the time of this report.
+    missing: runs that were asked for and are not begun.
+    skipped: what was left out, and never measured.
+    """
 
     size: str
     command: str
     runs: Sequence[ReproducedRun]
+    made_with: str = ""
     missing: Sequence[str] = ()
     skipped: Sequence[str] = ()
     speeds: Mapping[str, Speed] = field(default_factory=dict)
+
+
+def reproduction_values(found: Reproduction) -> dict[str, Any]:
+    """All of it as plain values, for a JSON file."""
+    return {
+        "size": found.size,
+        "command": found.command,
+        "made_with": found.made_with,
+        "runs": [_run_values(run) for run in found.runs],
+        "missing": list(found.missing),
+        "not_measured": list(found.skipped),
+        "speeds": {method: asdict(speed) for method, speed in found.speeds.items()},
+    }
+
+
+def _run_values(run: ReproducedRun) -> dict[str, Any]:
+    summary, pruning = run.summary, run.pruning
+    return {
+        "name": run.name,
+        "method": summary.method,
+        "network": summary.network,
+        "seed": run.seed,
+        "epochs": run.epochs,
+        "epochs_done": summary.epochs_done,
+        "best_epoch": summary.best_epoch,
+        "perplexities": dict(run.figures),
+        "draws": run.draws,
+        "dynamic": run.dynamic,
+        "unlike_asked": list(run.asked),
+        "unlike_published": list(run.departures),
+        "epoch_by_epoch": [
+            {"epoch": point.epoch, "train": point.train, "valid": point.valid}
+            for point in summary.points
+        ],
+        "entropy_gaps": [asdict(level) for level in run.gaps],
+        "pruning": pruning
+        and {
+            "by_ratio": [list(point) for point in pruning.by_ratio.items()],
+            "by_magnitude": [list(point) for point in pruning.by_magnitude.items()],
+            "within_1_percent": list(pruning.within),
+        },
+    }

@@ -34,7 +34,8 @@ def reproduction_markdown(found: Reproduction) -> str:
         pictures = [f"![{title}]({name})\n" for name in _CHARTS.get(title, ()) if name in charts]
         parts += [f"## {title}\n", *pictures, table.markdown()]
     settings = [f"- {markdown_text(_said(run))}\n" for run in found.runs]
-    return "\n".join([*parts, f"## Settings\n\n{''.join(settings)}"])
+    made = markdown_text(f"Written by {found.made_with}.\n")
+    return "\n".join([*parts, f"## Settings\n\n{''.join(settings)}", made])
 
 
 def reproduction_page(found: Reproduction) -> str:
@@ -49,7 +50,8 @@ def reproduction_page(found: Reproduction) -> str:
     for title, table in _tables(found):
         pictures = "".join(charts.get(name, "") for name in _CHARTS.get(title, ()))
         sections.append(Section(title, pictures + table.html()))
-    settings = Section("Settings, and how to run it again", run_settings(summaries))
+    made = f'<p class="note">Written by {escaped(found.made_with)}.</p>\n'
+    settings = Section("Settings, and how to run it again", run_settings(summaries) + made)
     return document(_title(found), [*sections, settings])
 
 

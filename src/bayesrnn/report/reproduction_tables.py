@@ -58,9 +58,19 @@ def _result_notes(found: Reproduction) -> list[str]:
         notes.append("several seeds: the mean and, after +-, the standard deviation over them")
     if any("valid-mean" not in run.figures for run in found.runs):
         notes.append("~: after the best epoch so far, with the text in 20 parts; not exact")
-    said = dict.fromkeys(run.dynamic for run in found.runs if run.dynamic)
+    settings = dict.fromkeys(run.dynamic for run in found.runs if run.dynamic)
+    said = list(settings)
+    if len(said) > 1:
+        names = {d: [run.name for run in found.runs if run.dynamic == d] for d in settings}
+        said = [f"{dynamic} ({', '.join(runs)})" for dynamic, runs in names.items()]
     if said:
         notes.append(f"dynamic evaluation of ours: {'; '.join(said)}; the paper: sgd, lr 0.1")
+    others = {run.summary.method: run.one_network for run in found.runs}
+    notes += [
+        f"{method}: val, test and DE are not with the mean weights, but with: {network}"
+        for method, network in others.items()
+        if network != "mean weights"
+    ]
     unfinished = [run.name for run in found.runs if not run.finished]
     if unfinished:
         notes.append(f"not finished, figures of the best epoch so far: {', '.join(unfinished)}")
@@ -70,11 +80,13 @@ def _result_notes(found: Reproduction) -> list[str]:
 
 
 def _groups(runs: Sequence[ReproducedRun]) -> list[list[ReproducedRun]]:
-    """Finished runs that differ only in their seed; each unfinished one alone."""
+    """Finished runs that differ in their seed only, all measured alike; unfinished ones alone."""
     groups: dict[tuple[str, ...], list[ReproducedRun]] = {}
+    several_dynamics = len({run.dynamic for run in runs} - {""}) > 1
     for run in runs:
         alone = "" if run.finished else run.name
-        groups.setdefault((run.settings, str(run.draws), alone), []).append(run)
+        dynamic = run.dynamic if several_dynamics else ""
+        groups.setdefault((run.settings, str(run.draws), dynamic, alone), []).append(run)
     return list(groups.values())
 
 
@@ -88,7 +100,7 @@ def _our_rows(group: Sequence[ReproducedRun]) -> list[list[str]]:
         ", ".join(str(run.seed) for run in group),
     ]
     cells = [_cell(group, figure) for _, figure in COLUMNS]
-    if cells[0] == "-" and summary.best_valid is not None:
+    if cells[0] == "-" and len(group) == 1 and summary.best_valid is not None:
         cells[0] = f"~{perplexity_text(summary.best_valid)}"
     rows = [[f"{summary.method}{unfinished}", *about, *cells, _OURS]]
     if any("test-bound" in run.figures for run in group):
@@ -213,7 +225,10 @@ def speed_table(found: Reproduction) -> Table | None:
         ]
         for method, speed in found.speeds.items()
     ]
-    notes = ["training at medium size, against plain training on the same machine in the same run"]
+    notes = [
+        "training at medium size on the processor, against plain training on the same machine in "
+        "the same run"
+    ]
     header = ["method", "speed", "memory", "speed, published"]
     return Table(header, rows, _aligns(header), notes) if rows else None
 

@@ -1,14 +1,16 @@
 """`bayesrnn reproduce ptb`: train what is missing, measure what is missing, write it up."""
 
 import signal
+from collections.abc import Sequence
 
 import torch
 
 from bayesrnn.data import load_corpus
+from bayesrnn.errors import BayesRNNError, RunError
 from bayesrnn.progress import say
 from bayesrnn.report import results_table
 from bayesrnn.tasks.reproduce_options import PtbOptions, PtbRequest
-from bayesrnn.tasks.reproduce_plan import make_plan, plan_text
+from bayesrnn.tasks.reproduce_plan import Step, make_plan, plan_text
 from bayesrnn.tasks.reproduce_report import write_report
 from bayesrnn.tasks.reproduce_runs import read_states, unlike_asked
 from bayesrnn.training import Interrupted
@@ -19,7 +21,7 @@ _WIDTH = 160
 def reproduce_ptb(options: PtbOptions) -> str:
     """Do what is to be done and give the table; for a dry run, say what would be done."""
     request, command = options.request(), options.command()
-    load_corpus("ptb", request.data_dir)  # told now if it is not there, and not after hours
+    _require_data(request)
     if request.threads is not None:
         torch.set_num_threads(request.threads)
     steps = make_plan(request)
@@ -28,24 +30,66 @@ def reproduce_ptb(options: PtbOptions) -> str:
     for state in read_states(request):
         if unlike := unlike_asked(state):
             say(f"{state.name} keeps its own settings: {'; '.join(unlike)}")
-    work = [(step.label, step.do) for step in steps if step.do is not None]
-    for number, (label, do) in enumerate(work, start=1):
-        where = f"[{number}/{len(work)}] {label}"
+    failed = _work(request, [step for step in steps if not step.done], command)
+    if failed:
+        raise RunError(
+            f"{len(failed)} of the steps failed, the others are done: {'; '.join(failed)}. Leave "
+            "out what cannot be done with --methods or --skip, find a rate for dynamic evaluation "
+            "with `bayesrnn tune-dynamic`, or put a run of `bayesrnn train lm` with options of "
+            f"your own in the place of one; then go on with: {command}"
+        )
+    found = write_report(request, command)
+    table = results_table(found).text(_WIDTH)
+    return f"{table}\nall of it: {request.out / 'results.html'} and {request.out / 'results.md'}"
+
+
+def _require_data(request: PtbRequest) -> None:
+    """See that the corpus is there, now and not after hours; also where finished runs had it."""
+    load_corpus("ptb", request.data_dir)
+    for state in read_states(request):
+        if state.complete and state.config.data_dir not in (None, request.data_dir):
+            try:
+                load_corpus("ptb", state.config.data_dir)
+            except BayesRNNError as error:
+                where = request.data_dir or "PATH"
+                raise RunError(
+                    f"{state.path} looks for its text in another folder: {error}; tell it where it "
+                    f"is with: bayesrnn train lm --resume --out {state.path} --data-dir {where}"
+                ) from None
+
+
+def _work(request: PtbRequest, steps: Sequence[Step], command: str) -> list[str]:
+    """Do the steps; gives those that failed, with the reason.
+
+    Hours of other work do not stop for them. Nothing is measured of a run that cannot be trained.
+    """
+    failed, stuck = [], set()
+    for number, step in enumerate(steps, start=1):
+        where = f"[{number}/{len(steps)}] {step.label}"
         say(f"\n{where}")
+        if step.run in stuck:
+            say("left out: its training failed")
+            continue
+        assert step.do is not None
         try:
-            do()
+            step.do()
         except (Interrupted, KeyboardInterrupt) as stopped:
             _report_after_failure(request, command)
             signal_number = getattr(stopped, "signal_number", signal.SIGINT)
             said = f"stopped at {where}; what is done is kept; go on with: {command}"
             raise Interrupted(signal_number, said) from None
+        except BayesRNNError as error:
+            say(f"failed: {error}")
+            failed.append(f"{step.label}: {error}")
+            if step.trains:
+                stuck.add(step.run)
+            _report_after_failure(request, command)
         except Exception:
             _report_after_failure(request, command)
             raise
-        write_report(request, command)
-    found = write_report(request, command)
-    table = results_table(found).text(_WIDTH)
-    return f"{table}\nall of it: {request.out / 'results.html'} and {request.out / 'results.md'}"
+        else:
+            write_report(request, command)
+    return failed
 
 
 def _report_after_failure(request: PtbRequest, command: str) -> None:

@@ -84,7 +84,7 @@ class PtbOptions:
         Path | None,
         tyro.conf.arg(
             metavar="DIR",
-            help="folder of the runs and of results.html and results.md (default: "
+            help="folder of the runs and of results.html, results.md and results.json (default: "
             "reproduction/ptb-SIZE)",
             help_behavior_hint="",
         ),

@@ -29,7 +29,7 @@ _EPOCH, _READ = 929_589, 156_188
 _TRAINING_SPEEDS: Final = {"tiny": 6000, "small": 4000, "medium": 1100, "large": 250}
 #: How many times as fast a text is read, in one piece or in parts side by side, and how many times
 #: as fast dynamic evaluation goes; as measured at small size.
-_READING, _SIDE_BY_SIDE, _DYNAMIC = 1.2, 2.7, 0.06
+_READING, _SIDE_BY_SIDE, _DYNAMIC = 1.2, 2.7, 0.08
 _SLOWER: Final = {"sharpened": 0.5}
 
 #: Networks that the curves of dropping weights read the validation text with.
@@ -39,11 +39,17 @@ _BENCH_SECONDS = 120
 
 @dataclass(frozen=True)
 class Step:
-    """A piece of the work: how long it may take, roughly, and what does it; None if it is done."""
+    """A piece of the work: how long it may take, roughly, and what does it; None if it is done.
+
+    run: the run that it belongs to; empty for what belongs to none.
+    trains: whether it trains that run, so that without it nothing can be measured.
+    """
 
     label: str
     seconds: float
     do: Callable[[], None] | None
+    run: str = ""
+    trains: bool = False
 
     @property
     def done(self) -> bool:
@@ -82,7 +88,8 @@ def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
         verb = "continue" if trains and state.saved is not None else "train"
         unlike = ", with other settings than asked for" if unlike_asked(state) else ""
         label = f"{verb} {state.name}: {state.epochs_done} of {state.epochs} epochs done{unlike}"
-        steps.append(Step(label, left, partial(train, request, state) if trains else None))
+        do_train = partial(train, request, state) if trains else None
+        steps.append(Step(label, left, do_train, state.name, trains=True))
     # What is measured belongs to weights that are still to change, or to those that are there.
     trained = None if trains else _load(request, state)
     lacking = None if trained is None else missing_results(trained, request)
@@ -90,14 +97,15 @@ def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
     reading = _networks(request, state) * _READ / (_READING * speed)
     dynamic = 0 if "dynamic" in request.skip else _READ / (_DYNAMIC * speed)
     do = None if lacking == [] else partial(_evaluate, request, state)
-    steps.append(Step(f"evaluate {state.name}: {what}", reading + dynamic, do))
+    steps.append(Step(f"evaluate {state.name}: {what}", reading + dynamic, do, state.name))
     for part in RUN_PARTS:
         if part.name not in request.skip and part.applies(state.config):
             done = trained is not None and part.is_there(trained, request)
             measure = None if done else partial(_measure, request, state, part)
             label = f"{part.label} of {state.name}"
             pruning = _PRUNED_NETWORKS * _READ / 2 / (_SIDE_BY_SIDE * speed)
-            steps.append(Step(label, pruning if part.name == "pruning" else reading, measure))
+            seconds = pruning if part.name == "pruning" else reading
+            steps.append(Step(label, seconds, measure, state.name))
     return steps
 
 

@@ -1,8 +1,13 @@
 """From the folders of a reproduction to its page and its Markdown file."""
 
-from collections.abc import Mapping
+import platform
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
+import torch
+
+from bayesrnn import __version__
+from bayesrnn.methods import METHODS
 from bayesrnn.report import (
     GapLevel,
     PruningFigures,
@@ -12,8 +17,9 @@ from bayesrnn.report import (
     reproduction_charts,
     reproduction_markdown,
     reproduction_page,
+    reproduction_values,
 )
-from bayesrnn.tasks.output import write_text
+from bayesrnn.tasks.output import write_json, write_text
 from bayesrnn.tasks.prune import MAGNITUDE, SIGNAL_TO_NOISE
 from bayesrnn.tasks.reproduce_options import PtbRequest
 from bayesrnn.tasks.reproduce_results import (
@@ -21,11 +27,10 @@ from bayesrnn.tasks.reproduce_results import (
     SPLITS,
     part_file,
     read_part,
-    weights_key,
 )
 from bayesrnn.tasks.reproduce_runs import (
     RunState,
-    read_states,
+    read_shown_states,
     settings_key,
     unlike_asked,
     unlike_published,
@@ -35,31 +40,38 @@ from bayesrnn.training import CheckpointStore
 
 
 def write_report(request: PtbRequest, command: str) -> Reproduction:
-    """Write results.md with its pictures, and results.html, from what there is; gives it."""
+    """Write the page, the Markdown file with its pictures, and a JSON file; gives what is there."""
     found = gather(request, command)
     for name, chart in reproduction_charts(found).items():
         write_text(chart, request.out / name)
     write_text(reproduction_markdown(found), request.out / "results.md")
     write_text(reproduction_page(found), request.out / "results.html")
+    write_json(reproduction_values(found), request.out / "results.json")
     return found
 
 
 def gather(request: PtbRequest, command: str) -> Reproduction:
     """All figures that the folders hold."""
-    states = read_states(request)
+    states = read_shown_states(request)
     runs = [made for state in states if (made := _run(request, state)) is not None]
     speeds = read_part(part_file(request, "bench"))
     return Reproduction(
         size=request.size,
         command=command,
+        made_with=_made_with(),
         runs=runs,
         missing=[state.name for state in states if state.saved is None],
-        skipped=sorted(request.skip),
+        skipped=_not_measured(request.skip, runs, bool(speeds)),
         speeds={
             name: Speed(found["ratio"], found["memory_ratio"])
             for name, found in (speeds[1] if speeds else {}).items()
         },
     )
+
+
+def _made_with() -> str:
+    python, processor = platform.python_version(), f"{platform.system()} {platform.machine()}"
+    return f"bayesrnn {__version__}, torch {torch.__version__}, Python {python}, {processor}"
 
 
 def _run(request: PtbRequest, state: RunState) -> ReproducedRun | None:
@@ -75,10 +87,9 @@ def _run(request: PtbRequest, state: RunState) -> ReproducedRun | None:
     draws = _draws(results, request.samples)
     names = {"mean": "mean", "dynamic": DYNAMIC, "draws": f"samples{draws}", "bound": "bound"}
     rows = {f"{s}-{shown}": f"{s}-{kept}" for s in SPLITS for shown, kept in names.items()}
-    dynamic = next((results[n]["label"] for n in results if n.endswith(DYNAMIC)), "")
-    weights = weights_key(state.path, step)
-    gaps = _part(request, "entropy", state.name, weights)
-    pruning = _part(request, "pruning", state.name, weights)
+    labels = [results[name]["label"] for name in sorted(results) if name.endswith(DYNAMIC)]
+    gaps = _part(request, "entropy", state.name, step)
+    pruning = _part(request, "pruning", state.name, step)
     return ReproducedRun(
         summary=state.summary,
         seed=state.saved.seed,
@@ -90,7 +101,8 @@ def _run(request: PtbRequest, state: RunState) -> ReproducedRun | None:
             if kept in results and (value := state.summary.figure(results[kept])) is not None
         },
         draws=draws,
-        dynamic=dynamic.removeprefix("dynamic "),
+        one_network=METHODS[state.saved.method].mean_label,
+        dynamic=" and ".join(dict.fromkeys(label.removeprefix("dynamic ") for label in labels)),
         asked=unlike_asked(state),
         departures=unlike_published(state.saved),
         gaps=_gaps(gaps) if gaps else (),
@@ -104,11 +116,22 @@ def _draws(results: Mapping[str, Mapping[str, Any]], wanted: int) -> int:
     return wanted if wanted in there else max(there, default=0)
 
 
-def _part(request: PtbRequest, part: str, run: str, weights: Mapping[str, Any]) -> Any:
-    """The figures of a part, if they are of these weights."""
+def _not_measured(skip: Collection[str], runs: Sequence[ReproducedRun], speeds: bool) -> list[str]:
+    """The parts that were left out and of which earlier calls have no figures either."""
+    there = {
+        "draws": any("test-draws" in run.figures for run in runs),
+        "dynamic": any("test-dynamic" in run.figures for run in runs),
+        "entropy": any(run.gaps for run in runs),
+        "pruning": any(run.pruning is not None for run in runs),
+        "bench": speeds,
+    }
+    return [part for part, measured in there.items() if part in skip and not measured]
+
+
+def _part(request: PtbRequest, part: str, run: str, step: int) -> Any:
+    """The figures of a part, if they are of the weights of this step."""
     kept = read_part(part_file(request, part, run))
-    same = kept is not None and {name: kept[0].get(name) for name in weights} == weights
-    return kept[1] if kept and same else None
+    return kept[1] if kept is not None and kept[0].get("step") == step else None
 
 
 def _gaps(found: Mapping[str, Any]) -> tuple[GapLevel, ...]:

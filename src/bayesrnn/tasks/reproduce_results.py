@@ -1,6 +1,5 @@
 """What a reproduction measures of its runs, each figure once for the same weights."""
 
-import hashlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
@@ -100,45 +99,41 @@ def _evaluate_dynamic(trained: TrainedLanguageModel, split: str) -> None:
     RunDirectory(trained.path).write_result(f"{split}-{row['inference']}", result)
 
 
-def weights_key(run: Path, step: int) -> dict[str, Any]:
-    """What tells weights apart: the step, and a hash of the run's settings.
-
-    Parts are not in the run's folder: without the hash, those of a run that was removed would pass
-    for those of another one that was made in its place.
-    """
-    config = RunDirectory(run).read_config()
-    return {"step": step, "config": hashlib.sha256(config.encode()).hexdigest()}
-
-
 @dataclass(frozen=True)
 class Part:
-    """A measurement of a run beside its perplexities, kept in the folder of the reproduction.
+    """A measurement of a run beside its perplexities, kept in the run's folder.
 
-    key: all that the figures depend on.
+    settings: all that the figures depend on, beside the weights.
     applies: whether there is something to measure in a run with this configuration.
     """
 
     name: str
     label: str
-    key: Callable[[TrainedLanguageModel, PtbRequest], dict[str, Any]]
+    settings: Callable[[TrainedLanguageModel, PtbRequest], Any]
     measure: Callable[[TrainedLanguageModel, PtbRequest], Any]
     applies: Callable[[LanguageModelConfig], bool]
 
     def is_there(self, trained: TrainedLanguageModel, request: PtbRequest) -> bool:
         """Whether it was measured already."""
         path = part_file(request, self.name, trained.path.name)
-        return part_is_there(path, self.key(trained, request))
+        return part_is_there(path, self._key(trained, request))
 
     def do(self, trained: TrainedLanguageModel, request: PtbRequest) -> None:
         """Measure it, and keep it."""
         path = part_file(request, self.name, trained.path.name)
-        write_part(path, self.key(trained, request), self.measure(trained, request))
+        write_part(path, self._key(trained, request), self.measure(trained, request))
+
+    def _key(self, trained: TrainedLanguageModel, request: PtbRequest) -> dict[str, Any]:
+        return {"step": trained.step, "settings": asdict(self.settings(trained, request))}
 
 
 def _entropy_settings(trained: TrainedLanguageModel, request: PtbRequest) -> UncertaintySettings:
+    """With the numbers of draws that an earlier call has measured, so that none is lost."""
     draws = 0 if "draws" in request.skip else differing_draws(trained, request)
     fewer = [number for number in _FEWER_DRAWS if number < draws]
-    samples = tuple(dict.fromkeys((0, *fewer, draws)))
+    kept = read_part(part_file(request, "entropy", trained.path.name))
+    there = kept[0].get("settings", {}).get("samples", ()) if kept else ()
+    samples = tuple(sorted({0, *fewer, draws, *there}))
     return UncertaintySettings(samples, only_reversed=True, bootstrap=0, seed=_SEED)
 
 
@@ -164,26 +159,8 @@ def has_posterior(config: LanguageModelConfig) -> bool:
 _PRUNE_SETTINGS = PruneSettings(keep_quality=0.01, seed=_SEED)
 
 RUN_PARTS: Final = (
-    Part(
-        "entropy",
-        "entropy gap",
-        lambda trained, request: {
-            **weights_key(trained.path, trained.step),
-            "settings": asdict(_entropy_settings(trained, request)),
-        },
-        _entropy,
-        lambda config: True,
-    ),
-    Part(
-        "pruning",
-        "dropping weights",
-        lambda trained, request: {
-            **weights_key(trained.path, trained.step),
-            "settings": asdict(_PRUNE_SETTINGS),
-        },
-        _pruning,
-        has_posterior,
-    ),
+    Part("entropy", "entropy gap", _entropy_settings, _entropy, lambda config: True),
+    Part("pruning", "dropping weights", lambda *_: _PRUNE_SETTINGS, _pruning, has_posterior),
 )
 
 
@@ -205,8 +182,8 @@ def measure_speed(request: PtbRequest, key: Mapping[str, Any]) -> None:
 
 
 def part_file(request: PtbRequest, part: str, run: str = "") -> Path:
-    """The file that keeps a part."""
-    return request.out / ("bench.json" if part == "bench" else f"{part}/{run}.json")
+    """The file that keeps a part: of a run, or of the whole reproduction."""
+    return request.out / run / f"{part}.json"
 
 
 def read_part(path: Path) -> tuple[Mapping[str, Any], Any] | None:

@@ -1,11 +1,12 @@
 """A run of a reproduction: how far it is, and how it differs from what was asked and published."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from bayesrnn.errors import RunError
+from bayesrnn.errors import BayesRNNError, RunError
+from bayesrnn.methods import METHODS
 from bayesrnn.random import RandomStreams
 from bayesrnn.report import RunSummary, read_summary
 from bayesrnn.tasks.language_model import LanguageModelTask, train_language_model
@@ -18,8 +19,16 @@ from bayesrnn.training import CheckpointStore, RunDirectory
 #: Options that say nothing about the results.
 _MACHINE = ("data_dir", "device", "threads", "save_minutes", "tensorboard")
 
-#: The size at which each method was published with the recipe that ours follows.
-_PUBLISHED_SIZES = {"plain": "small", "dropout": "medium", "bbb": "medium", "sharpened": "medium"}
+#: The sizes at which each method was published; the first is compared with where ours is another.
+_PUBLISHED_SIZES = {
+    "plain": ("small",),
+    "dropout": ("medium", "large"),
+    "variational-dropout": ("medium", "large"),
+    "bbb": ("medium",),
+    "sharpened": ("medium",),
+}
+#: What is known of the published set-up, where our recipe does not follow it.
+_ONLY_KNOWN = {"variational-dropout": ("hidden", "layers")}
 
 _GROUPINGS = {
     "row": "mixture prior per row, as in the authors' code; the paper's formula is per weight",
@@ -43,6 +52,7 @@ class RunState:
     saved, summary: of the run as it is; None where nothing is saved yet.
     epochs: those planned, in all rounds of the method.
     complete: whether all of them are done and saved.
+    asked: whether it was asked for, and is not only there.
     """
 
     path: Path
@@ -51,6 +61,7 @@ class RunState:
     summary: RunSummary | None
     epochs: int
     complete: bool
+    asked: bool = True
 
     @property
     def name(self) -> str:
@@ -73,6 +84,29 @@ def read_states(request: PtbRequest) -> list[RunState]:
     return [read_state(request, m, seed) for m in request.methods for seed in request.seeds]
 
 
+def read_shown_states(request: PtbRequest) -> list[RunState]:
+    """The runs that were asked for, and all others that earlier calls left in the same folder."""
+    asked = read_states(request)
+    others = [
+        state
+        for path in sorted(request.out.glob("*-seed*"))
+        if path not in [state.path for state in asked]
+        and (state := _left_there(request, path)) is not None
+    ]
+    return [*asked, *others]
+
+
+def _left_there(request: PtbRequest, path: Path) -> RunState | None:
+    """The state of a run that nobody asked for; None for what is none of this reproduction."""
+    method, _, seed = path.name.rpartition("-seed")
+    if method not in METHODS or not seed.isdecimal() or not CheckpointStore(path).exists():
+        return None
+    try:
+        return replace(read_state(request, method, int(seed)), asked=False)
+    except BayesRNNError:
+        return None
+
+
 def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
     """How far the run of a method and a seed is."""
     path = request.out / f"{method}-seed{seed}"
@@ -84,7 +118,7 @@ def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
     if not store.exists():
         return RunState(path, wanted, None, None, _all_epochs(wanted), False)
     saved = task.resolve({}, from_toml(RunDirectory(path).read_config(), f"{path}/config.toml"))
-    for name in ("method", "corpus", "vocabulary_limit"):
+    for name in ("method", "size", "seed", "corpus", "vocabulary_limit"):
         if getattr(saved, name) != getattr(wanted, name):
             raise RunError(
                 f"{path} is a run with {name} {_shown(getattr(saved, name))}, where one with "
@@ -105,7 +139,8 @@ def train(request: PtbRequest, state: RunState) -> None:
     config = state.wanted
     begun = state.saved is not None
     given = request.machine() if begun else request.given(config.method, config.seed)
-    train_language_model(RunArguments(out=state.path, resume=True), given)
+    # A run that was killed before its first checkpoint is not begun: it starts as it is asked for.
+    train_language_model(RunArguments(out=state.path, resume=begun), given)
 
 
 def settings_key(config: LanguageModelConfig) -> str:
@@ -115,22 +150,25 @@ def settings_key(config: LanguageModelConfig) -> str:
 
 def unlike_asked(state: RunState) -> tuple[str, ...]:
     """What is different in the run from what was asked for, in words."""
-    return tuple(_differences(_flat(state.config), _flat(state.wanted), "asked for"))
+    wanted = _flat(state.wanted) if state.asked else {}
+    return tuple(_differences(_flat(state.config), wanted, "asked for"))
 
 
 def unlike_published(config: LanguageModelConfig) -> tuple[str, ...]:
     """What is different in the run from the published set-up, in words."""
     said = list(_NOT_SAID.get(config.method, ()))
-    size = _PUBLISHED_SIZES.get(config.method)
-    if size is None:
-        return tuple(said) or ("not in the paper",)
+    sizes = _PUBLISHED_SIZES.get(config.method)
+    if sizes is None:
+        return ("not in the paper",)
+    size = config.size if config.size in sizes else sizes[0]
     given = {"corpus": ("ptb",), "size": size, "method": config.method}
     published = _flat(LanguageModelTask().resolve(given))
     ours = _flat(config)
     if "antithetic" in published:
         published["antithetic"] = False  # the mirrored noise is this program's own
     left_out = ("size", "seed", "prior_per")
-    compared = {name: value for name, value in published.items() if name not in left_out}
+    known = _ONLY_KNOWN.get(config.method, published)
+    compared = {n: value for n, value in published.items() if n in known and n not in left_out}
     said = [*_differences(ours, compared, "published"), *said]
     if ours.get("prior") == "mixture":
         said.append(_GROUPINGS[ours["prior_per"]])
