@@ -266,7 +266,8 @@ def whole(reproduced: Reproduced) -> Reproduction:
     )
     plain = reproduced("plain-seed1", "plain", figures={"test-mean": 117.29}, epochs=13)
     speeds = {"bbb": Speed(0.812, 1.51)}
-    return found(bbb, plain, missing=["bbb-seed2"], skipped=["bench"], speeds=speeds)
+    about = {"missing": ["bbb-seed2"], "skipped": ["bench"], "made_with": "bayesrnn 9.9, torch 8.8"}
+    return found(bbb, plain, speeds=speeds, **about)
 
 
 SAID = (
@@ -279,6 +280,7 @@ def test_the_markdown_says_it_all(whole: Reproduction) -> None:
     text = reproduction_markdown(whole)
     for words in SAID:
         assert words in text
+    assert text.endswith("\nWritten by bayesrnn 9.9, torch 8.8.\n")
     tables = re.findall(r"(?:^\|.*\n)+", text, re.MULTILINE)
     assert len(tables) == 5
     for table in tables:
@@ -314,7 +316,7 @@ def test_the_values_are_those_of_the_runs(whole: Reproduction) -> None:
 
 def test_the_page_says_it_all(whole: Reproduction, read_page: Callable[[str], Any]) -> None:
     page = read_page(reproduction_page(whole))
-    for words in SAID[:-1]:
+    for words in (*SAID[:-1], "Written by bayesrnn 9.9, torch 8.8."):
         assert words in page.text
     assert page.tags.count("table") == 5
     assert page.tags.count("svg") == 4  # learning curves, gap, likelihood, pruning

@@ -34,7 +34,7 @@ def reproduction_markdown(found: Reproduction) -> str:
         pictures = [f"![{title}]({name})\n" for name in _CHARTS.get(title, ()) if name in charts]
         parts += [f"## {title}\n", *pictures, table.markdown()]
     settings = [f"- {markdown_text(_said(run))}\n" for run in found.runs]
-    made = markdown_text(f"Written by {found.made_with}.\n")
+    made = f"Written by {markdown_text(found.made_with)}.\n"
     return "\n".join([*parts, f"## Settings\n\n{''.join(settings)}", made])
 
 
