@@ -151,6 +151,27 @@ def test_all_dropped_per_tensor_and_seeds(runs, program):
     assert {round(pattern["share"], 2) for pattern in each["patterns"]} == {0.8}
 
 
+def test_only_the_named_matrices_lose_weights(runs, program, tmp_path):
+    trained = load_language_model(runs / "bbb")
+    means = {name: trained.net.module.get_parameter(name) for name in trained.net.names}
+    chosen = [name for name in means if name == "output.weight" or "hh" in name]
+    file = tmp_path / "small.safetensors"
+    code, out, errors = program(
+        *("prune", runs / "bbb", "--only", "output.weight, *hh*", "--fractions", "0.5"),
+        *("--fraction", "0.6", "--out", file, "--json", "-"),
+    )
+    assert code == 0, errors
+    found = json.loads(out)
+    assert found["weights"] == sum(means[name].numel() for name in chosen)
+    assert [pattern["name"] for pattern in found["patterns"]] == chosen
+    assert found["shown_dropped"] == round(0.6 * found["weights"])
+    written = load_language_model(file).net
+    zeros = {name: int((written.get_parameter(name) == 0).sum()) for name in means}
+    before = {name: int((mean == 0).sum()) for name, mean in means.items()}
+    assert sum(zeros[name] for name in chosen) == found["shown_dropped"]
+    assert all(zeros[name] == before[name] for name in means if name not in chosen)
+
+
 def test_a_limit_that_everything_keeps_drops_all_weights(runs, program):
     code, out, errors = program(
         "prune", runs / "plain", "--fractions", "0.1", "--keep-quality", 1e6, "--json", "-"
@@ -201,6 +222,7 @@ def test_the_search_goes_on_after_the_last_good_fraction_of_the_curve():
         (["--fractions", "nan"], "--fractions has nan"),
         (["--keep-quality", "-0.01"], "--keep-quality is -0.01; it has to be 0 or more"),
         (["--keep-quality", "nan"], "--keep-quality is nan"),
+        (["--only", "output*,lstm*"], "--only has lstm*, which fits the name of no weight"),
         (["--streams", "0"], "--streams is 0"),
         (["--checkpoint", "77"], "77"),
         (["--html", "."], "cannot write ."),

@@ -52,6 +52,7 @@ def make(kept):
             "streams": 20,
             "step": 1234,
             "seed": 7,
+            "only": (),
             "per_tensor": False,
             "weights": 1000,
             "fixed": 55,
@@ -93,7 +94,15 @@ def test_the_kept_quality_is_said(make):
     flat = " ".join(pruning_text(make(quality=quality, per_tensor=True)).split())
     assert "within 1% of the full network: 61.4% (614 weights, by signal-to-noise)" in flat
     assert "perplexity 100.90" in flat
-    assert "ranked in each tensor by itself" in flat
+    assert "ranked in each tensor of the whole network by itself" in flat
+
+
+def test_the_matrices_that_may_lose_weights_are_named(make):
+    only = ("embedding*", "output*")
+    flat = " ".join(pruning_text(make(only=only)).split())
+    assert "ranked over embedding* and output*;" in flat
+    flat = " ".join(pruning_text(make(only=only, per_tensor=True)).split())
+    assert "ranked in each tensor of embedding* and output* by itself;" in flat
 
 
 def test_a_growth_too_small_to_see_has_no_minus(make):

@@ -22,7 +22,8 @@ from bayesrnn.tasks.caption_uncertainty import (
 from bayesrnn.tasks.compare import compare
 from bayesrnn.tasks.options import refuse_given
 from bayesrnn.tasks.output import write_json
-from bayesrnn.tasks.prune import PruneSettings, fraction_list, prune_report
+from bayesrnn.tasks.prune import prune_report
+from bayesrnn.tasks.prune_settings import PruneSettings, fraction_list, pattern_list
 from bayesrnn.tasks.uncertainty import UncertaintySettings, sample_counts, uncertainty_report
 
 
@@ -185,6 +186,15 @@ def prune_weights(
     fine_tune_lr: Annotated[
         float, tyro.conf.arg(metavar="X", help="learning rate of that training")
     ] = 0.1,
+    only: Annotated[
+        str,
+        tyro.conf.arg(
+            metavar="NAME,NAME,...",
+            help="drop weights of these matrices alone, * for anything: 'embedding*,output*'; "
+            "shares are then of those",
+            help_behavior_hint="",
+        ),
+    ] = "",
     per_tensor: Annotated[
         bool,
         tyro.conf.arg(help="rank the weights in each tensor by itself, not over the whole network"),
@@ -224,6 +234,7 @@ def prune_weights(
         fractions=fraction_list(fractions),
         keep_quality=keep_quality,
         fraction=fraction,
+        only=pattern_list(only),
         per_tensor=per_tensor,
         values=values,
         fine_tune=fine_tune,

@@ -103,6 +103,7 @@ class PrunedFile:
 class PrunedRun:
     """What pruning costs one run.
 
+    only: patterns of the names of the weights that may be dropped; none for all.
     weights: how many can be dropped.
     fixed: how many parameters cannot.
     curves: the order to trust most first; each begins with the full network.
@@ -118,6 +119,7 @@ class PrunedRun:
     streams: int
     step: int
     seed: int
+    only: tuple[str, ...]
     per_tensor: bool
     weights: int
     fixed: int
@@ -215,7 +217,8 @@ def _costs(run: PrunedRun) -> Table:
         for points in zip(*(curve.points for curve in run.curves), strict=True)
     ]
     orders = (f"{c.order}: {_ORDERS[c.order]}" for c in run.curves if c.order in _ORDERS)
-    ranked = "in each tensor by itself" if run.per_tensor else "over the whole network"
+    place = " and ".join(run.only) if run.only else "the whole network"
+    ranked = f"in each tensor of {place} by itself" if run.per_tensor else f"over {place}"
     notes = [
         f"dropped: set to zero, ranked {ranked}; {'; '.join(orders)}",
         f"growth: of the perplexity by {first.order}, from the full network",

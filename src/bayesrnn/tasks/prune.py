@@ -1,7 +1,7 @@
 """How many weights a language model can lose, and which."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -23,7 +23,6 @@ from bayesrnn.compression import (
     write_compact,
 )
 from bayesrnn.core import Bayesian
-from bayesrnn.data import SPLITS
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.evaluation import target_log_probs
 from bayesrnn.progress import progress_bar
@@ -41,12 +40,11 @@ from bayesrnn.report import (
 from bayesrnn.tasks.fine_tuning import fine_tune
 from bayesrnn.tasks.language_model import (
     HINTS,
-    VALIDATION_STREAMS,
     TrainedLanguageModel,
     load_language_model,
 )
-from bayesrnn.tasks.options import number_list
 from bayesrnn.tasks.output import require_outputs, require_writable, write_json, write_text
+from bayesrnn.tasks.prune_settings import PruneSettings
 from bayesrnn.training import RunDirectory
 
 #: The names of the orders in which weights are dropped.
@@ -59,67 +57,6 @@ _SHOWN = 0.8
 _EXACTNESS = 1000
 
 _UNROLL = 100
-
-
-@dataclass(frozen=True)
-class PruneSettings:
-    """What to drop, and on which text to see what it costs.
-
-    fractions: shares of the weights to drop; 0, the full network, is measured in any case.
-    keep_quality: how much the perplexity may grow, as a share of that of the full network.
-    fraction: the share of the weights to drop in what is shown and written, if no quality says it.
-    per_tensor: rank the weights in each tensor by itself, not over the whole network.
-    values: the type of the values in a file that is written.
-    fine_tune, fine_tune_lr: epochs and learning rate of training what is left before it is written.
-    """
-
-    fractions: tuple[float, ...] = (*(tenth / 10 for tenth in range(10)), 0.95, 0.99)
-    keep_quality: float | None = None
-    fraction: float | None = None
-    per_tensor: bool = False
-    values: str = VALUES[0]
-    fine_tune: int = 0
-    fine_tune_lr: float = 0.1
-    split: str = "valid"
-    streams: int = VALIDATION_STREAMS
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        for fraction in self.fractions:
-            if not 0 <= fraction <= 1:
-                raise ConfigError(
-                    f"--fractions has {fraction:g}; a fraction is from 0 (drop nothing) to 1 (drop "
-                    "all weights)"
-                )
-        quality = self.keep_quality
-        if quality is not None and not 0 <= quality < math.inf:
-            raise ConfigError(
-                f"--keep-quality is {quality:g}; it has to be 0 or more, such as 0.01 for a "
-                "perplexity that grows by at most 1%"
-            )
-        if self.fraction is not None and not 0 <= self.fraction <= 1:
-            raise ConfigError(f"--fraction is {self.fraction:g}; it has to be from 0 to 1")
-        if self.fraction is not None and quality is not None:
-            raise ConfigError(
-                "both of --fraction and --keep-quality were given, and each says how many weights "
-                "to drop; give one"
-            )
-        if self.fine_tune < 0:
-            raise ConfigError(f"--fine-tune is {self.fine_tune}; it has to be 0 (none) or more")
-        if not 0 < self.fine_tune_lr < math.inf:
-            raise ConfigError(f"--fine-tune-lr is {self.fine_tune_lr:g}; it has to be above 0")
-        if self.values not in VALUES:
-            raise ConfigError(f"--values is {self.values}; there are: {', '.join(VALUES)}")
-        if self.split not in SPLITS:
-            raise ConfigError(f"--split is {self.split}; there are: {', '.join(SPLITS)}")
-        if self.streams < 1:
-            raise ConfigError(f"--streams is {self.streams}; it has to be 1 or more")
-
-
-def fraction_list(text: str) -> tuple[float, ...]:
-    """Fractions as the user writes them: 0,0.5,0.9."""
-    advice = "numbers from 0 to 1 with commas between, such as 0,0.5,0.8,0.9"
-    return number_list(text, float, "fractions", advice)
 
 
 def prune_report(
@@ -203,6 +140,7 @@ def prune_run(
         streams=settings.streams,
         step=trained.step,
         seed=settings.seed,
+        only=settings.only,
         per_tensor=settings.per_tensor,
         weights=ranking.weights,
         fixed=sum(p.numel() for p in bench.module.parameters()) - ranking.weights,
@@ -235,6 +173,7 @@ def _write(
         "method": run.method,
         "step": run.step,
         "order": run.shown_order,
+        "only": list(run.only),
         "per_tensor": run.per_tensor,
         "fraction": run.shown_fraction,
         "values": settings.values,
@@ -288,7 +227,24 @@ def _rankings(trained: TrainedLanguageModel, settings: PruneSettings) -> dict[st
         weights = droppable(trained.method.mean_module(net))
     importance[MAGNITUDE] = magnitude(weights)
     importance[RANDOM] = at_random(weights, generator)
-    return {name: Ranking(values, settings.per_tensor) for name, values in importance.items()}
+    chosen = _chosen(weights, settings.only)
+    return {
+        order: Ranking({name: values[name] for name in chosen}, settings.per_tensor)
+        for order, values in importance.items()
+    }
+
+
+def _chosen(names: Iterable[str], only: tuple[str, ...]) -> list[str]:
+    """The names that one of the patterns fits, or all where there are no patterns."""
+    if not only:
+        return list(names)
+    for pattern in only:
+        if not any(fnmatchcase(name, pattern) for name in names):
+            raise ConfigError(
+                f"--only has {pattern}, which fits the name of no weight that can be dropped; there"
+                f" are: {', '.join(names)}"
+            )
+    return [name for name in names if any(fnmatchcase(name, pattern) for pattern in only)]
 
 
 @dataclass(frozen=True)

@@ -20,8 +20,9 @@ from bayesrnn.tasks.dynamic import DynamicOptions, choose_settings, dynamic_row
 from bayesrnn.tasks.evaluate import evaluate
 from bayesrnn.tasks.language_model import LanguageModelTask, TrainedLanguageModel
 from bayesrnn.tasks.language_model_config import LanguageModelConfig
-from bayesrnn.tasks.prune import PruneSettings, prune_run
 from bayesrnn.tasks.prune import as_json as pruning_json
+from bayesrnn.tasks.prune import prune_run
+from bayesrnn.tasks.prune_settings import PruneSettings
 from bayesrnn.tasks.reproduce_options import PtbRequest
 from bayesrnn.tasks.rows import about
 from bayesrnn.tasks.runs import make_method
