@@ -92,7 +92,6 @@ def test_a_row_has_every_figure_in_its_column(reproduced: Reproduced) -> None:
         "test DE": "89.52",
         "val draws": "97.13 (10)",
         "test draws": "93.64 (10)",
-        "source": "ours",
     }
 
 
@@ -169,14 +168,14 @@ def test_a_bound_has_a_row_of_its_own(reproduced: Reproduced) -> None:
 def test_published_figures_stand_below_ours_and_are_marked(reproduced: Reproduced) -> None:
     reproduction = found(reproduced())
     models = [row[0] for row in results_table(reproduction).rows]
-    assert models[:2] == ["bbb", "published: BRNN"]
+    assert models[:2] == ["bbb", "published: BRNN [1]"]
     assert all(model.startswith("published: ") for model in models[1:])
-    (brnn,) = rows_of(reproduction, "published: BRNN")
+    (brnn,) = rows_of(reproduction, "published: BRNN [1]")
     assert [brnn[title] for title, _ in COLUMNS] == ["78.8", "75.5", "73.4", "70.7", "-", "-"]
-    assert f"{brnn['source']} {PAPER}" in notes(reproduction)
-    (variational,) = rows_of(reproduction, "published: variational LSTM, tied masks")
+    assert f"[1] {PAPER}" in notes(reproduction)
+    (variational,) = rows_of(reproduction, "published: variational LSTM, tied masks [1]")
     assert variational["test draws"] == "79.0"
-    (sharpened,) = rows_of(found(), "published: BRNN with sharpening")
+    (sharpened,) = rows_of(found(), "published: BRNN with sharpening [1]")
     assert [sharpened[title] for title, _ in COLUMNS[:2]] == ["<= 77.8", "<= 74.8"]
 
 

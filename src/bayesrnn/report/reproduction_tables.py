@@ -25,7 +25,6 @@ COLUMNS = (
     ("val draws", "valid-draws"),
     ("test draws", "test-draws"),
 )
-_OURS = "ours"
 _NOTES = (
     "perplexity a word, lower is better; val, test: with the mean weights; DE: dynamic evaluation, "
     "from the mean weights; draws: probabilities averaged over that many drawn networks",
@@ -46,10 +45,9 @@ def results_table(found: Reproduction) -> Table:
         rows += [_published_row(row, sources) for row in published if row.method == method]
     rows += [_published_row(row, sources) for row in published if row.method not in methods]
     titles = [title for title, _ in COLUMNS]
-    header = ["model", "network", "epochs", "seeds", *titles, "source"]
-    aligns = [*_aligns(header[:-1], words=2), *_aligns(header[-1:])]
+    header = ["model", "network", "epochs", "seeds", *titles]
     named = [f"{_mark(source, sources)} {source}" for source in sources]
-    return Table(header, rows, aligns, [*_result_notes(found), *named])
+    return Table(header, rows, _aligns(header, words=2), [*_result_notes(found), *named])
 
 
 def _result_notes(found: Reproduction) -> list[str]:
@@ -102,12 +100,11 @@ def _our_rows(group: Sequence[ReproducedRun]) -> list[list[str]]:
     cells = [_cell(group, figure) for _, figure in COLUMNS]
     if cells[0] == "-" and len(group) == 1 and summary.best_valid is not None:
         cells[0] = f"~{perplexity_text(summary.best_valid)}"
-    rows = [[f"{summary.method}{unfinished}", *about, *cells, _OURS]]
+    rows = [[f"{summary.method}{unfinished}", *about, *cells]]
     if any("test-bound" in run.figures for run in group):
         bounds = [_cell(group, f"{split}-bound", "<= ") for split in ("valid", "test")]
         empty = ["-"] * (len(COLUMNS) - 2)
-        label = f"{summary.method}, bound{unfinished}"
-        rows.append([label, *about, *bounds, *empty, _OURS])
+        rows.append([f"{summary.method}, bound{unfinished}", *about, *bounds, *empty])
     return rows
 
 
@@ -127,8 +124,8 @@ def _published_row(row: Published, sources: Sequence[str]) -> list[str]:
     cells = [
         f"{sign}{row.figures[figure]}" if figure in row.figures else "-" for _, figure in COLUMNS
     ]
-    mark = _mark(row.source, sources)
-    return [f"published: {row.model}", row.network, "-", "-", *cells, mark]
+    label = f"published: {row.model} {_mark(row.source, sources)}"
+    return [label, row.network, "-", "-", *cells]
 
 
 def _mark(source: str, sources: Sequence[str]) -> str:
