@@ -1,7 +1,7 @@
 """How many weights a language model can lose, and which."""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import asdict, dataclass, replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -234,7 +234,7 @@ def _rankings(trained: TrainedLanguageModel, settings: PruneSettings) -> dict[st
     }
 
 
-def _chosen(names: Iterable[str], only: tuple[str, ...]) -> list[str]:
+def _chosen(names: Collection[str], only: tuple[str, ...]) -> list[str]:
     """The names that one of the patterns fits, or all where there are no patterns."""
     if not only:
         return list(names)
