@@ -10,7 +10,7 @@ from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
 from bayesrnn.tasks.language_model_config import LanguageModelConfig, resolve_language_model
 from bayesrnn.tasks.mnist import MnistConfig, MnistTask
-from bayesrnn.tasks.options import from_toml, to_toml
+from bayesrnn.tasks.options import from_toml, name_list, to_toml
 from bayesrnn.training.optimisation import default_lr, make_optimiser
 
 texts = st.text(st.characters(exclude_categories=["Cs"]), max_size=20)
@@ -223,3 +223,17 @@ def test_toml_is_read_by_the_standard_library():
     import tomllib
 
     assert tomllib.loads(to_toml({"text": 'a "quoted" \\ line\nand\ttab'}))["text"].endswith("tab")
+
+
+@pytest.mark.parametrize(
+    ("text", "read"),
+    [
+        ("bbb", ("bbb",)),
+        ("output*, *hh* ,output*", ("output*", "*hh*")),
+        ("b,,a,", ("b", "a")),
+        ("", ()),
+        (" , ", ()),
+    ],
+)
+def test_names_are_read_once_in_their_order(text, read):
+    assert name_list(text) == read

@@ -20,10 +20,10 @@ from bayesrnn.tasks.caption_uncertainty import (
     caption_uncertainty_report,
 )
 from bayesrnn.tasks.compare import compare
-from bayesrnn.tasks.options import refuse_given
+from bayesrnn.tasks.options import name_list, refuse_given
 from bayesrnn.tasks.output import write_json
 from bayesrnn.tasks.prune import prune_report
-from bayesrnn.tasks.prune_settings import PruneSettings, fraction_list, pattern_list
+from bayesrnn.tasks.prune_settings import PruneSettings, fraction_list
 from bayesrnn.tasks.uncertainty import UncertaintySettings, sample_counts, uncertainty_report
 
 
@@ -234,7 +234,7 @@ def prune_weights(
         fractions=fraction_list(fractions),
         keep_quality=keep_quality,
         fraction=fraction,
-        only=pattern_list(only),
+        only=name_list(only),
         per_tensor=per_tensor,
         values=values,
         fine_tune=fine_tune,
@@ -282,7 +282,6 @@ def run_bench(
     """
     if pruned and methods:
         raise ConfigError("--methods is for training; --pruned measures pruned networks, leave it")
-    names = [name.strip() for name in methods.split(",") if name.strip()]
-    result = bench_pruned(steps, threads) if pruned else bench(steps, threads, names)
+    result = bench_pruned(steps, threads) if pruned else bench(steps, threads, name_list(methods))
     if json is not None:
         write_json(result, json)

@@ -50,6 +50,11 @@ def number_list(
         raise ConfigError(f"{flag(name)} is {text!r}; give {advice}") from None
 
 
+def name_list(text: str) -> tuple[str, ...]:
+    """Names as the user writes them, with commas between, each once."""
+    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+
+
 def flag(name: str) -> str:
     """How an option is written on the command line."""
     return "--" + name.replace("_", "-")

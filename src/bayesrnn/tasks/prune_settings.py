@@ -71,8 +71,3 @@ def fraction_list(text: str) -> tuple[float, ...]:
     """Fractions as the user writes them: 0,0.5,0.9."""
     advice = "numbers from 0 to 1 with commas between, such as 0,0.5,0.8,0.9"
     return number_list(text, float, "fractions", advice)
-
-
-def pattern_list(text: str) -> tuple[str, ...]:
-    """Patterns as the user writes them: embedding*,output*."""
-    return tuple(part.strip() for part in text.split(",") if part.strip())

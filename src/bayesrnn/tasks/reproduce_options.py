@@ -10,7 +10,7 @@ import tyro
 
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.methods import METHODS
-from bayesrnn.tasks.options import flag, number_list
+from bayesrnn.tasks.options import flag, name_list, number_list
 
 #: What can be left out.
 PARTS: Final = ("training", "draws", "dynamic", "entropy", "pruning", "bench")
@@ -165,9 +165,9 @@ class PtbOptions:
 
 
 def _chosen(name: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
-    """Names as the user writes them, with commas between, each once."""
-    names = [part.strip() for part in text.split(",") if part.strip()]
+    """The names in the text, which have to be known ones."""
+    names = name_list(text)
     unknown = [one for one in names if one not in known]
     if unknown:
         raise ConfigError(f"{flag(name)} has {', '.join(unknown)}; there are: {', '.join(known)}")
-    return tuple(dict.fromkeys(names))
+    return names
