@@ -232,8 +232,13 @@ def test_toml_is_read_by_the_standard_library():
         ("output*, *hh* ,output*", ("output*", "*hh*")),
         ("b,,a,", ("b", "a")),
         ("", ()),
-        (" , ", ()),
     ],
 )
 def test_names_are_read_once_in_their_order(text, read):
-    assert name_list(text) == read
+    assert name_list(text, "only") == read
+
+
+@pytest.mark.parametrize("text", [",", " , ", " "])
+def test_separators_without_a_name_are_refused(text):
+    with pytest.raises(ConfigError, match=f"--fine-tune is '{text}', which has no name"):
+        name_list(text, "fine_tune")

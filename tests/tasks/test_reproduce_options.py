@@ -68,7 +68,9 @@ def test_names_are_read_once_and_blanks_do_not_matter():
     ("options", "words"),
     [
         ({"methods": "bbb,lstm"}, r"--methods has lstm; there are: plain, .*bbb"),
-        ({"methods": " ,"}, "--methods is empty"),
+        ({"methods": ""}, "--methods is empty"),
+        ({"methods": " ,"}, "--methods is ' ,', which has no name"),
+        ({"skip": ","}, "--skip is ',', which has no name"),
         ({"seeds": "1,b"}, r"--seeds is '1,b'; give whole numbers"),
         ({"seeds": ""}, "--seeds is ''"),
         ({"seeds": "-1"}, "--seeds is -1; a seed is a whole number, 0 or more"),

@@ -234,7 +234,7 @@ def prune_weights(
         fractions=fraction_list(fractions),
         keep_quality=keep_quality,
         fraction=fraction,
-        only=name_list(only),
+        only=name_list(only, "only"),
         per_tensor=per_tensor,
         values=values,
         fine_tune=fine_tune,
@@ -282,6 +282,7 @@ def run_bench(
     """
     if pruned and methods:
         raise ConfigError("--methods is for training; --pruned measures pruned networks, leave it")
-    result = bench_pruned(steps, threads) if pruned else bench(steps, threads, name_list(methods))
+    names = name_list(methods, "methods")
+    result = bench_pruned(steps, threads) if pruned else bench(steps, threads, names)
     if json is not None:
         write_json(result, json)

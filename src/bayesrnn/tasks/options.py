@@ -50,9 +50,14 @@ def number_list(
         raise ConfigError(f"{flag(name)} is {text!r}; give {advice}") from None
 
 
-def name_list(text: str) -> tuple[str, ...]:
-    """Names as the user writes them, with commas between, each once."""
-    return tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+def name_list(text: str, name: str) -> tuple[str, ...]:
+    """Names as the user writes them for an option, with commas between, each once."""
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
+    if text and not names:
+        raise ConfigError(
+            f"{flag(name)} is {text!r}, which has no name; give names with commas between"
+        )
+    return names
 
 
 def flag(name: str) -> str:

@@ -166,7 +166,7 @@ class PtbOptions:
 
 def _chosen(name: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
     """The names in the text, which have to be known ones."""
-    names = name_list(text)
+    names = name_list(text, name)
     unknown = [one for one in names if one not in known]
     if unknown:
         raise ConfigError(f"{flag(name)} has {', '.join(unknown)}; there are: {', '.join(known)}")
