@@ -299,7 +299,7 @@ def test_earlier_runs_of_the_same_folder_are_shown_as_well(copied, program):
     assert program(*command(copied, *only, "--epochs", 1))[0] == 0
     values = json.loads((copied / "results.json").read_text())
     shown = {run["name"]: run for run in values["runs"]}
-    assert list(shown) == ["dropout-seed1", "bbb-seed1", "plain-seed1"]
+    assert list(shown) == ["dropout-seed1", "plain-seed1", "bbb-seed1"]
     assert shown["bbb-seed1"]["unlike_asked"] == []
     kept = result(copied / "bbb-seed1", "test-mean")["perplexity"]
     assert shown["bbb-seed1"]["perplexities"]["test-mean"] == kept
@@ -308,14 +308,138 @@ def test_earlier_runs_of_the_same_folder_are_shown_as_well(copied, program):
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_as_asked_for(copied, program):
     run = copied / "plain-seed1"
-    for name in ("last", "best"):
-        (run / name).unlink()
-    shutil.rmtree(run / "checkpoints")
+    remove_weights(run)
+    (run / "metrics.jsonl").unlink()
     only = ("--methods", "plain", "--skip", "bench,dynamic,draws,entropy,pruning")
     code, _, errors = program(*command(copied, *only, "--epochs", 3))
     assert code == 0
     assert "train plain-seed1: 0 of 3 epochs done" in errors
     assert "epochs = 3" in (run / "config.toml").read_text()
+
+
+def remove_weights(run):
+    for name in ("last", "best"):
+        (run / name).unlink()
+    shutil.rmtree(run / "checkpoints")
+
+
+def values_of(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def markdown_of(folder):
+    return (folder / "results.md").read_text()
+
+
+@pytest.fixture
+def figures_alone(copied):
+    """What a repository would keep of a reproduction: logs, settings and the report."""
+    for run in (copied / "plain-seed1", copied / "bbb-seed1"):
+        remove_weights(run)
+        for part in run.glob("*.json"):
+            part.unlink()
+        shutil.rmtree(run / "results")
+        assert sorted(path.name for path in run.iterdir() if path.name != ".lock") == [
+            *("config.toml", "metrics.jsonl", "vocabulary.txt")
+        ]
+    (copied / "bench.json").unlink()
+    return copied
+
+
+def test_figures_outlive_the_weights(figures_alone, calls, program):
+    before = values_of(figures_alone)
+    code, _, errors = program(*command(figures_alone, "--skip", "bench"))
+    assert code == 0
+    assert calls == []
+    assert errors.count("has no weights any more: its figures are kept") == 2
+    after = values_of(figures_alone)
+    assert after["runs"] == before["runs"]
+    assert after["speeds"] == before["speeds"]
+    assert after["not_measured"] == after["missing"] == []
+    note = "figures of an earlier report, the weights being gone: plain-seed1, bbb-seed1"
+    assert note in markdown_of(figures_alone)
+
+
+def test_removed_checkpoints_are_removed_weights(copied, calls, program):
+    before = values_of(copied)["runs"]
+    shutil.rmtree(copied / "bbb-seed1" / "checkpoints")
+    code, out, _ = program(*command(copied, "--dry-run"))
+    assert code == 0
+    assert "keep the figures of bbb-seed1: 2 of 2 epochs done, the weights are gone" in out
+    assert "all is done" in out
+    assert program(*command(copied))[0] == 0
+    assert calls == []
+    assert values_of(copied)["runs"] == before
+
+
+def test_a_seed_is_added_to_figures_without_weights(figures_alone, calls, program):
+    before = {run["name"]: run for run in values_of(figures_alone)["runs"]}
+    only = ("--methods", "bbb", "--seeds", 2, "--skip", "bench,pruning,entropy")
+    assert program(*command(figures_alone, *only))[0] == 0
+    assert calls.count("train_language_model") == 1
+    runs = {run["name"]: run for run in values_of(figures_alone)["runs"]}
+    assert list(runs) == ["bbb-seed1", "bbb-seed2", "plain-seed1"]
+    for name, run in before.items():
+        assert runs[name] == run
+    figures = [runs[f"bbb-seed{seed}"]["perplexities"]["test-mean"] for seed in (1, 2)]
+    row = next(x for x in markdown_of(figures_alone).splitlines() if x.startswith("| bbb |"))
+    assert "| 1, 2 |" in row
+    assert f"| {sum(figures) / 2:.2f} +- " in row
+
+
+def test_a_log_that_went_on_does_not_keep_its_figures(figures_alone, calls, program):
+    """Figures of the report are of the weights at its end, and those are not known any more."""
+    log = figures_alone / "plain-seed1" / "metrics.jsonl"
+    records = [json.loads(line) for line in log.read_text().splitlines()]
+    later = {**records[-1], "epoch": records[-1]["epoch"] + 1}
+    log.write_text("".join(json.dumps(record) + "\n" for record in (*records, later)))
+    _, out, _ = program(*command(figures_alone, "--dry-run", "--methods", "plain"))
+    assert "train plain-seed1: 0 of 2 epochs done" in out
+
+
+def test_an_unfinished_run_without_weights_is_shown_and_trained_anew(
+    tmp_path, monkeypatch, program, calls, small_world
+):
+    out = tmp_path / "out"
+    skip = "bench,entropy,pruning,dynamic,draws"
+    with monkeypatch.context() as patch:
+        interrupt_at(patch, 6)
+        program(*command(out, "--methods", "plain"))
+    program(*command(out, "--methods", "plain", "--skip", f"training,{skip}"))
+    before = values_of(out)["runs"]
+    assert before[0]["epochs_done"] == 1
+    assert before[0]["perplexities"]["test-mean"]
+    remove_weights(out / "plain-seed1")
+    shutil.rmtree(out / "plain-seed1" / "results")
+    calls.clear()
+    code, _, _ = program(*command(out, "--methods", "plain", "--skip", f"training,{skip}"))
+    assert code == 0
+    assert values_of(out)["runs"] == before
+    assert "plain (unfinished)" in markdown_of(out)
+    assert calls == []
+    code, _, errors = program(*command(out, "--methods", "plain", "--skip", skip))
+    assert code == 0
+    assert "train plain-seed1: 0 of 2 epochs done" in errors
+    assert values_of(out)["runs"][0]["epochs_done"] == 2
+
+
+@pytest.mark.parametrize(
+    "damage",
+    [
+        lambda text: text[:-20],
+        lambda text: "[]",
+        lambda text: text.replace('"draws"', '"drawn"'),
+        lambda text: text.replace('"ratio"', '"ratios"'),
+    ],
+)
+def test_a_damaged_report_is_told_in_one_line(figures_alone, program, damage):
+    report = figures_alone / "results.json"
+    report.write_text(damaged := damage(report.read_text()))
+    code, _, errors = program(*command(figures_alone, "--skip", "bench"))
+    assert code == 1
+    assert "results.json is damaged; give back a whole copy, or remove it" in errors
+    assert "Traceback" not in errors
+    assert report.read_text() == damaged
 
 
 def test_a_step_that_fails_does_not_stop_the_others(copied, monkeypatch, program, calls):

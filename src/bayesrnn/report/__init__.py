@@ -44,6 +44,7 @@ from bayesrnn.report.reproduction import (
     Reproduction,
     Speed,
     reproduction_values,
+    with_kept_figures,
 )
 from bayesrnn.report.reproduction_charts import reproduction_charts
 from bayesrnn.report.reproduction_page import reproduction_markdown, reproduction_page
@@ -111,4 +112,5 @@ __all__ = [
     "uncertainty_tables",
     "uncertainty_text",
     "wants_colour",
+    "with_kept_figures",
 ]

@@ -1,7 +1,7 @@
 """What a reproduction of published results has found, as plain values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from typing import Any
 
 from bayesrnn.report.summaries import RunSummary
@@ -47,13 +47,14 @@ class ReproducedRun:
     dynamic: the settings of dynamic evaluation in words.
     asked: what is different from what was asked for.
     departures: what is different from the published set-up.
+    kept: whether the weights are gone, and what was measured is what an earlier report says.
     """
 
     summary: RunSummary
     seed: int
     epochs: int
     settings: str
-    figures: Mapping[str, float]
+    figures: Mapping[str, float] = field(default_factory=dict)
     draws: int = 0
     one_network: str = "mean weights"
     dynamic: str = ""
@@ -61,6 +62,7 @@ class ReproducedRun:
     departures: tuple[str, ...] = ()
     gaps: tuple[GapLevel, ...] = ()
     pruning: PruningFigures | None = None
+    kept: bool = False
 
     @property
     def name(self) -> str:
@@ -139,3 +141,22 @@ def _run_values(run: ReproducedRun) -> dict[str, Any]:
             "within_1_percent": list(pruning.within),
         },
     }
+
+
+def with_kept_figures(run: ReproducedRun, values: Mapping[str, Any]) -> ReproducedRun:
+    """The run with all that was measured of it, as `reproduction_values` wrote it."""
+    pruning = values["pruning"]
+    return replace(
+        run,
+        figures=dict(values["perplexities"]),
+        draws=values["draws"],
+        dynamic=values["dynamic"],
+        gaps=tuple(GapLevel(**level) for level in values["entropy_gaps"]),
+        pruning=pruning
+        and PruningFigures(
+            by_ratio=dict(pruning["by_ratio"]),
+            by_magnitude=dict(pruning["by_magnitude"]),
+            within=tuple(pruning["within_1_percent"]),
+        ),
+        kept=True,
+    )

@@ -9,6 +9,7 @@ from bayesrnn.data import load_corpus
 from bayesrnn.errors import BayesRNNError, RunError
 from bayesrnn.progress import say
 from bayesrnn.report import results_table
+from bayesrnn.tasks.reproduce_earlier import read_earlier
 from bayesrnn.tasks.reproduce_options import PtbOptions, PtbRequest
 from bayesrnn.tasks.reproduce_plan import Step, make_plan, plan_text
 from bayesrnn.tasks.reproduce_report import write_report
@@ -22,6 +23,7 @@ def reproduce_ptb(options: PtbOptions) -> str:
     """Do what is to be done and give the table; for a dry run, say what would be done."""
     request, command = options.request(), options.command()
     _require_data(request)
+    read_earlier(request.out)  # that it is damaged is told now, and not after hours
     if request.threads is not None:
         torch.set_num_threads(request.threads)
     steps = make_plan(request)
@@ -30,6 +32,9 @@ def reproduce_ptb(options: PtbOptions) -> str:
     for state in read_states(request):
         if unlike := unlike_asked(state):
             say(f"{state.name} keeps its own settings: {'; '.join(unlike)}")
+        if state.kept and state.complete:
+            said = "its figures are kept; remove its folder to train it again"
+            say(f"{state.name} has no weights any more: {said}")
     failed = _work(request, [step for step in steps if not step.done], command)
     if failed:
         raise RunError(
@@ -47,7 +52,8 @@ def _require_data(request: PtbRequest) -> None:
     """See that the corpus is there, now and not after hours; also where finished runs had it."""
     load_corpus("ptb", request.data_dir)
     for state in read_states(request):
-        if state.complete and state.config.data_dir not in (None, request.data_dir):
+        reads = state.complete and not state.kept
+        if reads and state.config.data_dir not in (None, request.data_dir):
             try:
                 load_corpus("ptb", state.config.data_dir)
             except BayesRNNError as error:

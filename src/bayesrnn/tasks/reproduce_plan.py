@@ -78,6 +78,11 @@ def make_plan(request: PtbRequest) -> list[Step]:
 
 def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
     """The steps of one run: train, evaluate, and the parts that are kept apart."""
+    if state.kept and (state.complete or "training" in request.skip):
+        said = f"{state.epochs_done} of {state.epochs} epochs done, the weights are gone"
+        return [Step(f"keep the figures of {state.name}: {said}", 0, None, state.name)]
+    if state.kept:
+        state = state.anew()
     if state.saved is None and "training" in request.skip:
         return []
     trains = not state.complete and "training" not in request.skip

@@ -1,12 +1,15 @@
 """From the folders of a reproduction to its page and its Markdown file."""
 
+import json
 import platform
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import torch
 
 from bayesrnn import __version__
+from bayesrnn.files import write_durably
 from bayesrnn.methods import METHODS
 from bayesrnn.report import (
     GapLevel,
@@ -19,8 +22,9 @@ from bayesrnn.report import (
     reproduction_page,
     reproduction_values,
 )
-from bayesrnn.tasks.output import write_json, write_text
+from bayesrnn.tasks.output import write_text
 from bayesrnn.tasks.prune import MAGNITUDE, SIGNAL_TO_NOISE
+from bayesrnn.tasks.reproduce_earlier import VALUES, EarlierReport, read_earlier
 from bayesrnn.tasks.reproduce_options import PtbRequest
 from bayesrnn.tasks.reproduce_results import (
     DYNAMIC,
@@ -46,15 +50,17 @@ def write_report(request: PtbRequest, command: str) -> Reproduction:
         write_text(chart, request.out / name)
     write_text(reproduction_markdown(found), request.out / "results.md")
     write_text(reproduction_page(found), request.out / "results.html")
-    write_json(reproduction_values(found), request.out / "results.json")
+    # Durably: of runs whose weights are gone, nothing else has the figures.
+    values = json.dumps(reproduction_values(found), indent=2) + "\n"
+    write_durably(request.out / VALUES, values.encode())
     return found
 
 
 def gather(request: PtbRequest, command: str) -> Reproduction:
     """All figures that the folders hold."""
-    states = read_shown_states(request)
-    runs = [made for state in states if (made := _run(request, state)) is not None]
-    speeds = read_part(part_file(request, "bench"))
+    states, earlier = read_shown_states(request), read_earlier(request.out)
+    runs = [made for state in states if (made := _run(request, state, earlier)) is not None]
+    speeds = _speeds(request) or earlier.speeds
     return Reproduction(
         size=request.size,
         command=command,
@@ -62,10 +68,7 @@ def gather(request: PtbRequest, command: str) -> Reproduction:
         runs=runs,
         missing=[state.name for state in states if state.saved is None],
         skipped=_not_measured(request.skip, runs, bool(speeds)),
-        speeds={
-            name: Speed(found["ratio"], found["memory_ratio"])
-            for name, found in (speeds[1] if speeds else {}).items()
-        },
+        speeds=speeds,
     )
 
 
@@ -74,37 +77,52 @@ def _made_with() -> str:
     return f"bayesrnn {__version__}, torch {torch.__version__}, Python {python}, {processor}"
 
 
-def _run(request: PtbRequest, state: RunState) -> ReproducedRun | None:
+def _speeds(request: PtbRequest) -> dict[str, Speed]:
+    kept = read_part(part_file(request, "bench"))
+    found = {} if kept is None else kept[1]
+    return {name: Speed(one["ratio"], one["memory_ratio"]) for name, one in found.items()}
+
+
+def _run(request: PtbRequest, state: RunState, earlier: EarlierReport) -> ReproducedRun | None:
     if state.saved is None or state.summary is None:
         return None
-    store = CheckpointStore(state.path)
+    run = ReproducedRun(
+        summary=state.summary,
+        seed=state.saved.seed,
+        epochs=state.epochs,
+        settings=settings_key(state.saved),
+        one_network=METHODS[state.saved.method].mean_label,
+        asked=unlike_asked(state),
+        departures=unlike_published(state.saved),
+    )
+    return earlier.figures(run) if state.kept else _measured(request, run)
+
+
+def _measured(request: PtbRequest, run: ReproducedRun) -> ReproducedRun:
+    """The run with what was measured of its best weights."""
+    summary = run.summary
+    store = CheckpointStore(summary.path)
     step = store.step("best" if store.exists("best") else "last")
     results = {
         name: result
-        for name, result in state.summary.results.items()
+        for name, result in summary.results.items()
         if result.get("step") == step and result.get("streams") == 1
     }
     draws = _draws(results, request.samples)
     names = {"mean": "mean", "dynamic": DYNAMIC, "draws": f"samples{draws}", "bound": "bound"}
     rows = {f"{s}-{shown}": f"{s}-{kept}" for s in SPLITS for shown, kept in names.items()}
     labels = [results[name]["label"] for name in sorted(results) if name.endswith(DYNAMIC)]
-    gaps = _part(request, "entropy", state.name, step)
-    pruning = _part(request, "pruning", state.name, step)
-    return ReproducedRun(
-        summary=state.summary,
-        seed=state.saved.seed,
-        epochs=state.epochs,
-        settings=settings_key(state.saved),
+    gaps = _part(request, "entropy", run.name, step)
+    pruning = _part(request, "pruning", run.name, step)
+    return replace(
+        run,
         figures={
             shown: value
             for shown, kept in rows.items()
-            if kept in results and (value := state.summary.figure(results[kept])) is not None
+            if kept in results and (value := summary.figure(results[kept])) is not None
         },
         draws=draws,
-        one_network=METHODS[state.saved.method].mean_label,
         dynamic=" and ".join(dict.fromkeys(label.removeprefix("dynamic ") for label in labels)),
-        asked=unlike_asked(state),
-        departures=unlike_published(state.saved),
         gaps=_gaps(gaps) if gaps else (),
         pruning=_pruning(pruning) if pruning else None,
     )

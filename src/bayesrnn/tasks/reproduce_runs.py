@@ -12,6 +12,7 @@ from bayesrnn.report import RunSummary, read_summary
 from bayesrnn.tasks.language_model import LanguageModelTask, train_language_model
 from bayesrnn.tasks.language_model_config import LanguageModelConfig
 from bayesrnn.tasks.options import from_toml
+from bayesrnn.tasks.reproduce_earlier import read_earlier
 from bayesrnn.tasks.reproduce_options import PtbRequest
 from bayesrnn.tasks.runs import RunArguments, make_method
 from bayesrnn.training import CheckpointStore, RunDirectory
@@ -53,6 +54,7 @@ class RunState:
     epochs: those planned, in all rounds of the method.
     complete: whether all of them are done and saved.
     asked: whether it was asked for, and is not only there.
+    kept: whether its weights are gone, and only its log and what was measured of it are there.
     """
 
     path: Path
@@ -62,6 +64,7 @@ class RunState:
     epochs: int
     complete: bool
     asked: bool = True
+    kept: bool = False
 
     @property
     def name(self) -> str:
@@ -78,6 +81,10 @@ class RunState:
         """How many epochs are finished."""
         return self.summary.epochs_done if self.summary else 0
 
+    def anew(self) -> "RunState":
+        """The same run, to be trained from the start."""
+        return RunState(self.path, self.wanted, None, None, _all_epochs(self.wanted), False)
+
 
 def read_states(request: PtbRequest) -> list[RunState]:
     """All runs that were asked for, the seeds of a method together."""
@@ -85,26 +92,33 @@ def read_states(request: PtbRequest) -> list[RunState]:
 
 
 def read_shown_states(request: PtbRequest) -> list[RunState]:
-    """The runs that were asked for, and all others that earlier calls left in the same folder."""
+    """The runs that were asked for, and all others that earlier calls left in the same folder.
+
+    The seeds of a method stand together, and the methods that were asked for come first.
+    """
     asked = read_states(request)
     others = [
         state
-        for path in sorted(request.out.glob("*-seed*"))
+        for path in request.out.glob("*-seed*")
         if path not in [state.path for state in asked]
         and (state := _left_there(request, path)) is not None
     ]
-    return [*asked, *others]
+    methods = list(dict.fromkeys([*request.methods, *METHODS]))
+    return sorted(
+        [*asked, *others], key=lambda one: (methods.index(one.config.method), one.config.seed)
+    )
 
 
 def _left_there(request: PtbRequest, path: Path) -> RunState | None:
     """The state of a run that nobody asked for; None for what is none of this reproduction."""
     method, _, seed = path.name.rpartition("-seed")
-    if method not in METHODS or not seed.isdecimal() or not CheckpointStore(path).exists():
+    if method not in METHODS or not seed.isdecimal():
         return None
     try:
-        return replace(read_state(request, method, int(seed)), asked=False)
+        state = replace(read_state(request, method, int(seed)), asked=False)
     except BayesRNNError:
         return None
+    return None if state.saved is None else state
 
 
 def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
@@ -114,8 +128,8 @@ def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
     wanted = task.resolve(request.given(method, seed))
     if path.is_file():
         raise RunError(f"{path} is a file, where a run is to be; move it, or give another --out")
-    store = CheckpointStore(path)
-    if not store.exists():
+    store, kept = CheckpointStore(path), _is_kept(request, path)
+    if not store.exists() and not kept:
         return RunState(path, wanted, None, None, _all_epochs(wanted), False)
     saved = task.resolve({}, from_toml(RunDirectory(path).read_config(), f"{path}/config.toml"))
     for name in ("method", "size", "seed", "corpus", "vocabulary_limit"):
@@ -126,8 +140,16 @@ def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
             )
     summary, epochs = read_summary(path), _all_epochs(saved)
     # An epoch is logged a moment before it is saved: a run that was killed between is not done.
-    done = summary.epochs_done >= epochs and store.step() >= summary.points[-1].step
-    return RunState(path, wanted, saved, summary, epochs, done)
+    done = summary.epochs_done >= epochs and (kept or store.step() >= summary.points[-1].step)
+    return RunState(path, wanted, saved, summary, epochs, done, kept=kept)
+
+
+def _is_kept(request: PtbRequest, path: Path) -> bool:
+    """Whether the run has no weights, but a log that is the one of an earlier report."""
+    if CheckpointStore(path).steps() or not RunDirectory(path).has_config():
+        return False
+    said = read_earlier(request.out).runs.get(path.name)
+    return said is not None and said.get("epochs_done") == read_summary(path).epochs_done
 
 
 def _all_epochs(config: LanguageModelConfig) -> int:
