@@ -135,7 +135,9 @@ def test_files_hold_the_figures_of_the_results(finished):
     at_80 = next(p for p in pruning["curves"]["signal-to-noise"] if p["fraction"] == 0.8)
     assert f"{at_80['perplexity']:.2f}" in markdown
     assert f"{pruning['quality']['dropped'] / pruning['weights']:.1%}" in markdown
-    assert not (finished / "plain-seed1" / "pruning.json").exists()
+    pruning = json.loads((finished / "plain-seed1" / "pruning.json").read_text())["found"]
+    curve = {p["fraction"]: p["perplexity"] for p in pruning["curves"]["magnitude"]}
+    assert f"| plain-seed1 | {curve[0]:.2f} | - | {curve[0.8]:.2f} |" in markdown
     assert "0.81x" in markdown
     assert "published: BRNN" in markdown
     assert "hidden 8 (published: 650)" in markdown
@@ -282,7 +284,8 @@ def test_other_numbers_of_draws_are_other_results(copied, calls, program):
 
 
 def test_another_seed_is_one_more_run(copied, calls, program):
-    (copied / "bbb-seed1" / "pruning.json").unlink()
+    for run in ("plain-seed1", "bbb-seed1"):
+        (copied / run / "pruning.json").unlink()
     code, _, errors = program(*command(copied, "--seeds", "1,2", "--skip", "pruning,entropy"))
     assert code == 0
     assert calls.count("train_language_model") == 2
@@ -453,7 +456,7 @@ def test_a_step_that_fails_does_not_stop_the_others(copied, monkeypatch, program
     code, _, errors = program(*command(copied, "--methods", "plain,dropout,bbb"))
     assert code == 1
     assert calls == ["prune_run", "bench"]
-    assert errors.count("left out: its training failed") == 2  # evaluation, entropy gap
+    assert errors.count("left out: its training failed") == 3  # all that is measured
     last = errors.splitlines()[-1]
     for words in (
         *("2 of the steps failed", "evaluate plain-seed1: test dynamic-sgd: the loss became nan"),

@@ -21,6 +21,7 @@ from bayesrnn.report import (
     reproduction_page,
     reproduction_values,
     results_table,
+    with_kept_figures,
 )
 from bayesrnn.report.published import PAPER, published_rows
 from bayesrnn.report.reproduction_tables import (
@@ -241,6 +242,24 @@ def test_pruning_says_what_80_percent_cost(reproduced: Reproduced) -> None:
     assert table is not None
     expected = [["bbb-seed1", "98.00", "99.25", "111.50", "76.5%"]]
     assert [list(row) for row in table.rows] == expected
+
+
+def test_weights_without_sigma_are_dropped_by_magnitude(reproduced: Reproduced) -> None:
+    figures = PruningFigures({}, {0.0: 97.5, 0.8: 117.25}, (0.5512, 98.4))
+    without_sigma = found(reproduced("dropout-seed1", "dropout", pruning=figures))
+    table = pruning_table(without_sigma)
+    assert table is not None
+    expected = [["dropout-seed1", "97.50", "-", "117.25", "55.1%"]]
+    assert [list(row) for row in table.rows] == expected
+    chart = ElementTree.fromstring(reproduction_charts(without_sigma)["pruning.svg"])
+    assert "dropout-seed1" in " ".join(chart.itertext())
+
+
+def test_figures_are_read_as_they_were_written(whole: Reproduction) -> None:
+    written = json.loads(json.dumps(reproduction_values(whole)))["runs"]
+    for run, values in zip(whole.runs, written, strict=True):
+        bare = replace(run, figures={}, draws=0, dynamic="", gaps=(), pruning=None)
+        assert with_kept_figures(bare, values) == replace(run, kept=True)
 
 
 def test_speeds_beside_the_published_ones() -> None:

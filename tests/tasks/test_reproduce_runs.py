@@ -6,7 +6,7 @@ from bayesrnn.methods import METHODS
 from bayesrnn.tasks.language_model import LanguageModelTask
 from bayesrnn.tasks.reproduce_options import PtbOptions
 from bayesrnn.tasks.reproduce_plan import Step, plan_text
-from bayesrnn.tasks.reproduce_results import differing_draws, has_posterior
+from bayesrnn.tasks.reproduce_results import differing_draws
 from bayesrnn.tasks.reproduce_runs import read_states, settings_key, unlike_asked, unlike_published
 
 
@@ -76,11 +76,6 @@ def test_methods_that_were_never_published_on_this_text_say_so(method):
     of_the_paper = ("plain", "dropout", "variational-dropout", "bbb", "sharpened")
     said = unlike_published(config(method=method))
     assert ("not in the paper" in said) == (method not in of_the_paper)
-
-
-def test_methods_with_a_posterior_over_the_weights():
-    found = {method for method in METHODS if has_posterior(config(method=method))}
-    assert {"bbb", "sharpened"} <= found <= {"bbb", "sharpened", "ivon"}
 
 
 @pytest.mark.parametrize(

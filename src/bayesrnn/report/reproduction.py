@@ -26,13 +26,19 @@ class PruningFigures:
     """What dropping weights costs on the validation text.
 
     by_ratio, by_magnitude: perplexities by the share that is dropped, lowest |mean| / sigma or
-        smallest weights first; None for one that is not finite.
+        smallest weights first; None for one that is not finite. Where there is no sigma, nothing
+        is dropped by ratio.
     within: the largest share that costs at most 1% in perplexity, and the perplexity there.
     """
 
     by_ratio: Mapping[float, float | None]
     by_magnitude: Mapping[float, float | None]
     within: tuple[float, float]
+
+    @property
+    def curve(self) -> Mapping[float, float | None]:
+        """By the order that `within` is of: the ratio, or magnitude for weights without sigma."""
+        return self.by_ratio or self.by_magnitude
 
 
 @dataclass(frozen=True)

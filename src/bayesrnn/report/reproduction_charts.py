@@ -50,13 +50,13 @@ def _by_draws(
 def _pruning(runs: Sequence[ReproducedRun]) -> str:
     """Perplexity by the share that is dropped; hollow marks are 1% above the full network."""
     pruned = [(run.name, run.pruning) for run in runs if run.pruning is not None]
-    values = [v for _, found in pruned for v in found.by_ratio.values() if v is not None]
-    series = [Series(name, list(found.by_ratio.items())) for name, found in pruned]
+    values = [v for _, found in pruned for v in found.curve.values() if v is not None]
+    series = [Series(name, list(found.curve.items())) for name, found in pruned]
     series += [Series(name, [found.within], dashed=True) for name, found in pruned]
     edge = [(PRUNED_SHARE, one(values)) for one in (min, max) if values]
     return line_chart(
         [*series, Series(f"{PRUNED_SHARE:.0%} dropped", edge)],
-        "Perplexity without the weights of lowest |mean| / sigma, validation text",
+        "Perplexity without weights, lowest |mean| / sigma (or smallest) first, validation text",
         "share of the weights dropped",
         "perplexity",
         x=share_axis,

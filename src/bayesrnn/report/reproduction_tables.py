@@ -196,7 +196,7 @@ def pruning_table(found: Reproduction) -> Table | None:
     rows = [
         [
             run.name,
-            perplexity_text(run.pruning.by_ratio.get(0.0)),
+            perplexity_text(run.pruning.curve.get(0.0)),
             perplexity_text(run.pruning.by_ratio.get(PRUNED_SHARE)),
             perplexity_text(run.pruning.by_magnitude.get(PRUNED_SHARE)),
             f"{run.pruning.within[0]:.1%}",
@@ -208,7 +208,8 @@ def pruning_table(found: Reproduction) -> Table | None:
     header = ["run", "all weights", f"{share} dropped", f"{share} by magnitude", "share within 1%"]
     notes = [
         "perplexity on the validation text in 20 parts; dropped: lowest |mean| / sigma first, or "
-        "smallest weights first; within 1%: the largest share that costs at most 1% in perplexity",
+        "smallest weights first; within 1%: the largest share that costs at most 1% in perplexity, "
+        "by magnitude where there is no sigma",
         f"published: about {share} can go with little loss ({PAPER.partition(',')[0]}, medium)",
     ]
     return Table(header, rows, _aligns(header), notes) if rows else None

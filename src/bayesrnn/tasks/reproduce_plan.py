@@ -104,7 +104,7 @@ def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
     do = None if lacking == [] else partial(_evaluate, request, state)
     steps.append(Step(f"evaluate {state.name}: {what}", reading + dynamic, do, state.name))
     for part in RUN_PARTS:
-        if part.name not in request.skip and part.applies(state.config):
+        if part.name not in request.skip:
             done = trained is not None and part.is_there(trained, request)
             measure = None if done else partial(_measure, request, state, part)
             label = f"{part.label} of {state.name}"

@@ -168,7 +168,8 @@ def _gaps(found: Mapping[str, Any]) -> tuple[GapLevel, ...]:
 
 def _pruning(found: Mapping[str, Any]) -> PruningFigures:
     def curve(order: str) -> dict[float, float | None]:
-        return {point["fraction"]: point["perplexity"] for point in found["curves"][order]}
+        points = found["curves"].get(order, ())
+        return {point["fraction"]: point["perplexity"] for point in points}
 
     kept = found["quality"]
     share = kept["dropped"] / found["weights"]

@@ -2,30 +2,25 @@
 
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 import torch
 
-from bayesrnn.core import Bayesian
-from bayesrnn.data import EOS, Corpus, Vocabulary
 from bayesrnn.errors import RunError
 from bayesrnn.files import explained, write_durably
 from bayesrnn.methods import METHODS, Bounded
-from bayesrnn.random import RandomStreams
 from bayesrnn.report import read_summary
 from bayesrnn.tasks.bench import bench
 from bayesrnn.tasks.dynamic import DynamicOptions, choose_settings, dynamic_row
 from bayesrnn.tasks.evaluate import evaluate
-from bayesrnn.tasks.language_model import LanguageModelTask, TrainedLanguageModel
-from bayesrnn.tasks.language_model_config import LanguageModelConfig
+from bayesrnn.tasks.language_model import TrainedLanguageModel
 from bayesrnn.tasks.prune import as_json as pruning_json
 from bayesrnn.tasks.prune import prune_run
 from bayesrnn.tasks.prune_settings import PruneSettings
 from bayesrnn.tasks.reproduce_options import PtbRequest
 from bayesrnn.tasks.rows import about
-from bayesrnn.tasks.runs import make_method
 from bayesrnn.tasks.uncertainty import UncertaintySettings, uncertainty
 from bayesrnn.tasks.uncertainty import as_json as uncertainty_json
 from bayesrnn.training import RunDirectory
@@ -105,14 +100,12 @@ class Part:
     """A measurement of a run beside its perplexities, kept in the run's folder.
 
     settings: all that the figures depend on, beside the weights.
-    applies: whether there is something to measure in a run with this configuration.
     """
 
     name: str
     label: str
     settings: Callable[[TrainedLanguageModel, PtbRequest], Any]
     measure: Callable[[TrainedLanguageModel, PtbRequest], Any]
-    applies: Callable[[LanguageModelConfig], bool]
 
     def is_there(self, trained: TrainedLanguageModel, request: PtbRequest) -> bool:
         """Whether it was measured already."""
@@ -148,20 +141,11 @@ def _pruning(trained: TrainedLanguageModel, request: PtbRequest) -> Any:
     return {name: kept[name] for name in ("weights", "curves", "quality")}
 
 
-def has_posterior(config: LanguageModelConfig) -> bool:
-    """Whether the weights have a |mean| / sigma by which they can be dropped."""
-    task, streams, none = LanguageModelTask(), RandomStreams(config.seed), torch.zeros(0)
-    files = task.files(Corpus("", Vocabulary((EOS,)), none, none, none))
-    small = replace(config, hidden=1)
-    net = task.build(small, files, make_method(small, streams), streams)
-    return isinstance(net, Bayesian)
-
-
 _PRUNE_SETTINGS = PruneSettings(keep_quality=0.01, seed=_SEED)
 
 RUN_PARTS: Final = (
-    Part("entropy", "entropy gap", _entropy_settings, _entropy, lambda config: True),
-    Part("pruning", "dropping weights", lambda *_: _PRUNE_SETTINGS, _pruning, has_posterior),
+    Part("entropy", "entropy gap", _entropy_settings, _entropy),
+    Part("pruning", "dropping weights", lambda *_: _PRUNE_SETTINGS, _pruning),
 )
 
 
