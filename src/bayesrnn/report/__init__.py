@@ -43,6 +43,7 @@ from bayesrnn.report.reproduction import (
     ReproducedRun,
     Reproduction,
     Speed,
+    epoch_values,
     reproduction_values,
     with_kept_figures,
 )
@@ -93,6 +94,7 @@ __all__ = [
     "curves",
     "distinct_names",
     "document",
+    "epoch_values",
     "inspection_page",
     "inspection_text",
     "line_chart",

@@ -53,7 +53,7 @@ class ReproducedRun:
     dynamic: the settings of dynamic evaluation in words.
     asked: what is different from what was asked for.
     departures: what is different from the published set-up.
-    kept: whether the weights are gone, and what was measured is what an earlier report says.
+    kept: whether the weights are gone, so that there is no more than what was measured before.
     """
 
     summary: RunSummary
@@ -96,6 +96,7 @@ class Reproduction:
     made_with: the program and what it ran on, at the time of this report.
     missing: runs that were asked for and are not begun.
     skipped: what was left out, and never measured.
+    not_shown: what an earlier report said of other runs, to be said on in the next one.
     """
 
     size: str
@@ -105,6 +106,7 @@ class Reproduction:
     missing: Sequence[str] = ()
     skipped: Sequence[str] = ()
     speeds: Mapping[str, Speed] = field(default_factory=dict)
+    not_shown: Sequence[Mapping[str, Any]] = ()
 
 
 def reproduction_values(found: Reproduction) -> dict[str, Any]:
@@ -114,6 +116,7 @@ def reproduction_values(found: Reproduction) -> dict[str, Any]:
         "command": found.command,
         "made_with": found.made_with,
         "runs": [_run_values(run) for run in found.runs],
+        "not_shown": list(found.not_shown),
         "missing": list(found.missing),
         "not_measured": list(found.skipped),
         "speeds": {method: asdict(speed) for method, speed in found.speeds.items()},
@@ -135,10 +138,7 @@ def _run_values(run: ReproducedRun) -> dict[str, Any]:
         "dynamic": run.dynamic,
         "unlike_asked": list(run.asked),
         "unlike_published": list(run.departures),
-        "epoch_by_epoch": [
-            {"epoch": point.epoch, "train": point.train, "valid": point.valid}
-            for point in summary.points
-        ],
+        "epoch_by_epoch": epoch_values(summary),
         "entropy_gaps": [asdict(level) for level in run.gaps],
         "pruning": pruning
         and {
@@ -149,12 +149,20 @@ def _run_values(run: ReproducedRun) -> dict[str, Any]:
     }
 
 
+def epoch_values(summary: RunSummary) -> list[dict[str, Any]]:
+    """The figures after each epoch as plain values."""
+    return [
+        {"epoch": point.epoch, "train": point.train, "valid": point.valid}
+        for point in summary.points
+    ]
+
+
 def with_kept_figures(run: ReproducedRun, values: Mapping[str, Any]) -> ReproducedRun:
     """The run with all that was measured of it, as `reproduction_values` wrote it."""
     pruning = values["pruning"]
     return replace(
         run,
-        figures=dict(values["perplexities"]),
+        figures={name: float(value) for name, value in values["perplexities"].items()},
         draws=values["draws"],
         dynamic=values["dynamic"],
         gaps=tuple(GapLevel(**level) for level in values["entropy_gaps"]),
@@ -164,5 +172,4 @@ def with_kept_figures(run: ReproducedRun, values: Mapping[str, Any]) -> Reproduc
             by_magnitude=dict(pruning["by_magnitude"]),
             within=tuple(pruning["within_1_percent"]),
         ),
-        kept=True,
     )

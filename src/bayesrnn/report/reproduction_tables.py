@@ -74,7 +74,7 @@ def _result_notes(found: Reproduction) -> list[str]:
         notes.append(f"not finished, figures of the best epoch so far: {', '.join(unfinished)}")
     kept = [run.name for run in found.runs if run.kept]
     if kept:
-        notes.append(f"figures of an earlier report, the weights being gone: {', '.join(kept)}")
+        notes.append(f"measured earlier, the weights being gone: {', '.join(kept)}")
     if found.missing:
         notes.append(f"asked for, and not begun: {', '.join(found.missing)}")
     return notes

@@ -12,8 +12,8 @@ from bayesrnn.report import results_table
 from bayesrnn.tasks.reproduce_earlier import read_earlier
 from bayesrnn.tasks.reproduce_options import PtbOptions, PtbRequest
 from bayesrnn.tasks.reproduce_plan import Step, make_plan, plan_text
-from bayesrnn.tasks.reproduce_report import write_report
-from bayesrnn.tasks.reproduce_runs import read_states, unlike_asked
+from bayesrnn.tasks.reproduce_report import gather, write_report
+from bayesrnn.tasks.reproduce_runs import RunState, read_states, unlike_asked
 from bayesrnn.training import Interrupted
 
 _WIDTH = 160
@@ -23,18 +23,14 @@ def reproduce_ptb(options: PtbOptions) -> str:
     """Do what is to be done and give the table; for a dry run, say what would be done."""
     request, command = options.request(), options.command()
     _require_data(request)
-    read_earlier(request.out)  # that it is damaged is told now, and not after hours
+    _require_readable(request, command)
     if request.threads is not None:
         torch.set_num_threads(request.threads)
     steps = make_plan(request)
     if options.dry_run:
         return plan_text(steps, command)
     for state in read_states(request):
-        if unlike := unlike_asked(state):
-            say(f"{state.name} keeps its own settings: {'; '.join(unlike)}")
-        if state.kept and state.complete:
-            said = "its figures are kept; remove its folder to train it again"
-            say(f"{state.name} has no weights any more: {said}")
+        _tell(request, state)
     failed = _work(request, [step for step in steps if not step.done], command)
     if failed:
         raise RunError(
@@ -46,6 +42,19 @@ def reproduce_ptb(options: PtbOptions) -> str:
     found = write_report(request, command)
     table = results_table(found).text(_WIDTH)
     return f"{table}\nall of it: {request.out / 'results.html'} and {request.out / 'results.md'}"
+
+
+def _tell(request: PtbRequest, state: RunState) -> None:
+    """Say what the user may not expect of a run that is there."""
+    if state.kept and not state.complete and "training" not in request.skip:
+        said = "it is trained from the start, and its log and figures are replaced"
+        say(f"{state.name} has no weights to go on from: {said}")
+        return
+    if state.kept:
+        said = "its log and what was measured stay; remove its folder to train it again"
+        say(f"{state.name} has no weights any more: {said}")
+    if unlike := unlike_asked(state):
+        say(f"{state.name} keeps its own settings: {'; '.join(unlike)}")
 
 
 def _require_data(request: PtbRequest) -> None:
@@ -62,6 +71,17 @@ def _require_data(request: PtbRequest) -> None:
                     f"{state.path} looks for its text in another folder: {error}; tell it where it "
                     f"is with: bayesrnn train lm --resume --out {state.path} --data-dir {where}"
                 ) from None
+
+
+def _require_readable(request: PtbRequest, command: str) -> None:
+    """See that what earlier calls found can be reported, now and not after hours."""
+    earlier = read_earlier(request.out)
+    if earlier.size not in (None, request.size):
+        raise RunError(
+            f"{request.out} has the results of size {earlier.size}, and size {request.size} was "
+            f"asked for; give --size {earlier.size}, or another --out"
+        )
+    gather(request, command)
 
 
 def _work(request: PtbRequest, steps: Sequence[Step], command: str) -> list[str]:

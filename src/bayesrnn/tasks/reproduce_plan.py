@@ -13,14 +13,15 @@ from bayesrnn.tasks.reproduce_results import (
     RUN_PARTS,
     Part,
     evaluate_missing,
+    forget_results,
     measure_speed,
     missing_results,
-    part_file,
-    part_is_there,
     speed_key,
+    speeds_are_there,
 )
 from bayesrnn.tasks.reproduce_runs import RunState, read_states, train, unlike_asked
 from bayesrnn.tasks.runs import make_method
+from bayesrnn.training import CheckpointStore
 
 #: Words of an epoch, and of the validation and the test text together.
 _EPOCH, _READ = 929_589, 156_188
@@ -70,7 +71,7 @@ def make_plan(request: PtbRequest) -> list[Step]:
         # Made now: training may yet change the number of threads to that of a run.
         key = speed_key(request)
         label = f"speed of training of {', '.join(key['methods'])}"
-        done = part_is_there(part_file(request, "bench"), key)
+        done = speeds_are_there(request, key)
         seconds = _BENCH_SECONDS * len(key["methods"])
         steps.append(Step(label, seconds, None if done else partial(measure_speed, request, key)))
     return steps
@@ -81,6 +82,7 @@ def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
     if state.kept and (state.complete or "training" in request.skip):
         said = f"{state.epochs_done} of {state.epochs} epochs done, the weights are gone"
         return [Step(f"keep the figures of {state.name}: {said}", 0, None, state.name)]
+    anew = ", anew: the weights are gone, the log and the figures are replaced" * state.kept
     if state.kept:
         state = state.anew()
     if state.saved is None and "training" in request.skip:
@@ -92,8 +94,9 @@ def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
         left = (state.epochs - state.epochs_done) * _EPOCH / speed
         verb = "continue" if trains and state.saved is not None else "train"
         unlike = ", with other settings than asked for" if unlike_asked(state) else ""
-        label = f"{verb} {state.name}: {state.epochs_done} of {state.epochs} epochs done{unlike}"
-        do_train = partial(train, request, state) if trains else None
+        so_far = f"{state.epochs_done} of {state.epochs} epochs done"
+        label = f"{verb} {state.name}: {so_far}{unlike}{anew}"
+        do_train = partial(_train, request, state) if trains else None
         steps.append(Step(label, left, do_train, state.name, trains=True))
     # What is measured belongs to weights that are still to change, or to those that are there.
     trained = None if trains else _load(request, state)
@@ -112,6 +115,13 @@ def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
             seconds = pruning if part.name == "pruning" else reading
             steps.append(Step(label, seconds, measure, state.name))
     return steps
+
+
+def _train(request: PtbRequest, state: RunState) -> None:
+    if state.saved is None:
+        forget_results(request, state.path)
+        CheckpointStore(state.path).forget()
+    train(request, state)
 
 
 def _load(request: PtbRequest, state: RunState) -> TrainedLanguageModel:

@@ -9,7 +9,7 @@ from typing import Any
 import torch
 
 from bayesrnn import __version__
-from bayesrnn.files import write_durably
+from bayesrnn.files import explained, write_durably
 from bayesrnn.methods import METHODS
 from bayesrnn.report import (
     GapLevel,
@@ -46,13 +46,15 @@ from bayesrnn.training import CheckpointStore
 def write_report(request: PtbRequest, command: str) -> Reproduction:
     """Write the page, the Markdown file with its pictures, and a JSON file; gives what is there."""
     found = gather(request, command)
+    # First and durably: of runs whose weights are gone, nothing else may have the figures.
+    values = json.dumps(reproduction_values(found), indent=2) + "\n"
+    with explained(f"make {request.out}", "give another --out"):
+        request.out.mkdir(parents=True, exist_ok=True)
+    write_durably(request.out / VALUES, values.encode())
     for name, chart in reproduction_charts(found).items():
         write_text(chart, request.out / name)
     write_text(reproduction_markdown(found), request.out / "results.md")
     write_text(reproduction_page(found), request.out / "results.html")
-    # Durably: of runs whose weights are gone, nothing else has the figures.
-    values = json.dumps(reproduction_values(found), indent=2) + "\n"
-    write_durably(request.out / VALUES, values.encode())
     return found
 
 
@@ -61,6 +63,7 @@ def gather(request: PtbRequest, command: str) -> Reproduction:
     states, earlier = read_shown_states(request), read_earlier(request.out)
     runs = [made for state in states if (made := _run(request, state, earlier)) is not None]
     speeds = _speeds(request) or earlier.speeds
+    shown = [run.name for run in runs]
     return Reproduction(
         size=request.size,
         command=command,
@@ -69,6 +72,7 @@ def gather(request: PtbRequest, command: str) -> Reproduction:
         missing=[state.name for state in states if state.saved is None],
         skipped=_not_measured(request.skip, runs, bool(speeds)),
         speeds=speeds,
+        not_shown=[said for name, said in earlier.runs.items() if name not in shown],
     )
 
 
@@ -95,17 +99,19 @@ def _run(request: PtbRequest, state: RunState, earlier: EarlierReport) -> Reprod
         asked=unlike_asked(state),
         departures=unlike_published(state.saved),
     )
-    return earlier.figures(run) if state.kept else _measured(request, run)
+    if state.kept:
+        best = state.summary.best
+        own = _measured(request, run, best.step if best else 0)
+        return replace(earlier.complete(own), kept=True)
+    store = CheckpointStore(state.path)
+    return _measured(request, run, store.step("best" if store.exists("best") else "last"))
 
 
-def _measured(request: PtbRequest, run: ReproducedRun) -> ReproducedRun:
-    """The run with what was measured of its best weights."""
-    summary = run.summary
-    store = CheckpointStore(summary.path)
-    step = store.step("best" if store.exists("best") else "last")
+def _measured(request: PtbRequest, run: ReproducedRun, step: int) -> ReproducedRun:
+    """The run with what its folder has of the weights of this step."""
     results = {
         name: result
-        for name, result in summary.results.items()
+        for name, result in run.summary.results.items()
         if result.get("step") == step and result.get("streams") == 1
     }
     draws = _draws(results, request.samples)
@@ -119,7 +125,7 @@ def _measured(request: PtbRequest, run: ReproducedRun) -> ReproducedRun:
         figures={
             shown: value
             for shown, kept in rows.items()
-            if kept in results and (value := summary.figure(results[kept])) is not None
+            if kept in results and (value := run.summary.figure(results[kept])) is not None
         },
         draws=draws,
         dynamic=" and ".join(dict.fromkeys(label.removeprefix("dynamic ") for label in labels)),

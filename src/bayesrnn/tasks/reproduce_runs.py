@@ -112,7 +112,7 @@ def read_shown_states(request: PtbRequest) -> list[RunState]:
 def _left_there(request: PtbRequest, path: Path) -> RunState | None:
     """The state of a run that nobody asked for; None for what is none of this reproduction."""
     method, _, seed = path.name.rpartition("-seed")
-    if method not in METHODS or not seed.isdecimal():
+    if method not in METHODS or not seed.isdecimal() or seed != str(int(seed)):
         return None
     try:
         state = replace(read_state(request, method, int(seed)), asked=False)
@@ -128,8 +128,10 @@ def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
     wanted = task.resolve(request.given(method, seed))
     if path.is_file():
         raise RunError(f"{path} is a file, where a run is to be; move it, or give another --out")
-    store, kept = CheckpointStore(path), _is_kept(request, path)
-    if not store.exists() and not kept:
+    store = CheckpointStore(path)
+    has_weights = store.exists() and bool(store.steps())
+    kept = not has_weights and _is_known(request, path)
+    if not has_weights and not kept:
         return RunState(path, wanted, None, None, _all_epochs(wanted), False)
     saved = task.resolve({}, from_toml(RunDirectory(path).read_config(), f"{path}/config.toml"))
     for name in ("method", "size", "seed", "corpus", "vocabulary_limit"):
@@ -138,18 +140,25 @@ def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
                 f"{path} is a run with {name} {_shown(getattr(saved, name))}, where one with "
                 f"{_shown(getattr(wanted, name))} is to be; move it, or give another --out"
             )
-    summary, epochs = read_summary(path), _all_epochs(saved)
+    summary, epochs = _summary(path), _all_epochs(saved)
     # An epoch is logged a moment before it is saved: a run that was killed between is not done.
     done = summary.epochs_done >= epochs and (kept or store.step() >= summary.points[-1].step)
     return RunState(path, wanted, saved, summary, epochs, done, kept=kept)
 
 
-def _is_kept(request: PtbRequest, path: Path) -> bool:
-    """Whether the run has no weights, but a log that is the one of an earlier report."""
-    if CheckpointStore(path).steps() or not RunDirectory(path).has_config():
+def _is_known(request: PtbRequest, path: Path) -> bool:
+    """Whether there is more of a run than its settings: a log that was reported, or results."""
+    if not RunDirectory(path).has_config():
         return False
-    said = read_earlier(request.out).runs.get(path.name)
-    return said is not None and said.get("epochs_done") == read_summary(path).epochs_done
+    summary = _summary(path)
+    steps = [result.get("step") for result in summary.results.values()]
+    measured = summary.best is not None and summary.best.step in steps
+    return measured or read_earlier(request.out).is_of(summary)
+
+
+def _summary(path: Path) -> RunSummary:
+    """The run in brief, by the name that it has here: the folder may be a link to another."""
+    return replace(read_summary(path), name=path.name)
 
 
 def _all_epochs(config: LanguageModelConfig) -> int:
