@@ -48,7 +48,10 @@ def _by_draws(
 
 
 def _pruning(runs: Sequence[ReproducedRun]) -> str:
-    """Perplexity by the share that is dropped; hollow marks are 1% above the full network."""
+    """Perplexity by the share that is dropped; hollow marks are 1% above the full network.
+
+    Weights are ranked by |mean| / sigma, or by their size where there is no sigma.
+    """
     pruned = [(run.name, run.pruning) for run in runs if run.pruning is not None]
     values = [v for _, found in pruned for v in found.curve.values() if v is not None]
     series = [Series(name, list(found.curve.items())) for name, found in pruned]
@@ -56,7 +59,7 @@ def _pruning(runs: Sequence[ReproducedRun]) -> str:
     edge = [(PRUNED_SHARE, one(values)) for one in (min, max) if values]
     return line_chart(
         [*series, Series(f"{PRUNED_SHARE:.0%} dropped", edge)],
-        "Perplexity without weights, lowest |mean| / sigma (or smallest) first, validation text",
+        "Perplexity without the lowest-ranked weights, validation text",
         "share of the weights dropped",
         "perplexity",
         x=share_axis,
