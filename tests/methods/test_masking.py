@@ -102,7 +102,8 @@ def test_a_draw_is_one_network_whatever_is_read_beside(name, gates, make_model):
     with torch.no_grad():
         together = method.draw(net, 5)(words, None)[0]
         alone = method.draw(net, 5)(words[:, 2:], None)[0]
-        torch.testing.assert_close(together[:, 0], together[:, 1], rtol=0, atol=0)
+        # Up to rounding: some processors sum the columns of a product in different orders.
+        torch.testing.assert_close(together[:, 0], together[:, 1])
         torch.testing.assert_close(together[:, 2:], alone)
         with RandomStreams(0).as_default("any"):
             training = net.train()(words, None)[0]
