@@ -13,7 +13,7 @@ from bayesrnn.tasks.reproduce_earlier import read_earlier
 from bayesrnn.tasks.reproduce_options import PtbOptions, PtbRequest
 from bayesrnn.tasks.reproduce_plan import Step, make_plan, plan_text
 from bayesrnn.tasks.reproduce_report import gather, write_report
-from bayesrnn.tasks.reproduce_runs import RunState, read_states, unlike_asked
+from bayesrnn.tasks.reproduce_runs import RunState, read_states, starts_anew, unlike_asked
 from bayesrnn.training import Interrupted
 
 _WIDTH = 160
@@ -46,7 +46,7 @@ def reproduce_ptb(options: PtbOptions) -> str:
 
 def _tell(request: PtbRequest, state: RunState) -> None:
     """Say what the user may not expect of a run that is there."""
-    if state.kept and not state.complete and "training" not in request.skip:
+    if starts_anew(request, state):
         said = "it is trained from the start, and its log and figures are replaced"
         say(f"{state.name} has no weights to go on from: {said}")
         return

@@ -19,7 +19,14 @@ from bayesrnn.tasks.reproduce_results import (
     speed_key,
     speeds_are_there,
 )
-from bayesrnn.tasks.reproduce_runs import RunState, read_states, train, unlike_asked
+from bayesrnn.tasks.reproduce_runs import (
+    RunState,
+    not_begun,
+    read_states,
+    starts_anew,
+    train,
+    unlike_asked,
+)
 from bayesrnn.tasks.runs import make_method
 from bayesrnn.training import CheckpointStore
 
@@ -79,12 +86,13 @@ def make_plan(request: PtbRequest) -> list[Step]:
 
 def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
     """The steps of one run: train, evaluate, and the parts that are kept apart."""
-    if state.kept and (state.complete or "training" in request.skip):
+    anew = ""
+    if starts_anew(request, state):
+        anew = ", anew: the weights are gone, the log and the figures are replaced"
+        state = not_begun(state.path, state.wanted)
+    elif state.kept:
         said = f"{state.epochs_done} of {state.epochs} epochs done, the weights are gone"
         return [Step(f"keep the figures of {state.name}: {said}", 0, None, state.name)]
-    anew = ", anew: the weights are gone, the log and the figures are replaced" * state.kept
-    if state.kept:
-        state = state.anew()
     if state.saved is None and "training" in request.skip:
         return []
     trains = not state.complete and "training" not in request.skip

@@ -81,10 +81,6 @@ class RunState:
         """How many epochs are finished."""
         return self.summary.epochs_done if self.summary else 0
 
-    def anew(self) -> "RunState":
-        """The same run, to be trained from the start."""
-        return RunState(self.path, self.wanted, None, None, _all_epochs(self.wanted), False)
-
 
 def read_states(request: PtbRequest) -> list[RunState]:
     """All runs that were asked for, the seeds of a method together."""
@@ -132,7 +128,7 @@ def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
     has_weights = store.exists() and bool(store.steps())
     kept = not has_weights and _is_known(request, path)
     if not has_weights and not kept:
-        return RunState(path, wanted, None, None, _all_epochs(wanted), False)
+        return not_begun(path, wanted)
     saved = task.resolve({}, from_toml(RunDirectory(path).read_config(), f"{path}/config.toml"))
     for name in ("method", "size", "seed", "corpus", "vocabulary_limit"):
         if getattr(saved, name) != getattr(wanted, name):
@@ -144,6 +140,16 @@ def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
     # An epoch is logged a moment before it is saved: a run that was killed between is not done.
     done = summary.epochs_done >= epochs and (kept or store.step() >= summary.points[-1].step)
     return RunState(path, wanted, saved, summary, epochs, done, kept=kept)
+
+
+def not_begun(path: Path, wanted: LanguageModelConfig) -> RunState:
+    """The state of a run that is to be trained from the start."""
+    return RunState(path, wanted, None, None, _all_epochs(wanted), False)
+
+
+def starts_anew(request: PtbRequest, state: RunState) -> bool:
+    """Whether the run is to be trained to its end and has lost the weights to go on from."""
+    return state.kept and not state.complete and "training" not in request.skip
 
 
 def _is_known(request: PtbRequest, path: Path) -> bool:
