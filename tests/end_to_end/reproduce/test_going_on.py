@@ -10,7 +10,7 @@ from bayesrnn.errors import RunError, TrainingDivergedError
 from bayesrnn.tasks import reproduce, reproduce_results, reproduce_runs
 
 from ..conftest import model_hash
-from .conftest import SPEEDS, command, interrupt_at, result
+from .conftest import SPEEDS, command, interrupt_at, markdown_of, result
 
 
 def test_a_second_call_does_nothing_again(copied, calls, program):
@@ -88,7 +88,7 @@ def test_speeds_of_earlier_methods_do_not_vanish(copied, monkeypatch, program):
     assert asked == [(40, 1, ["plain", "bbb", "dropout"])]
     assert program(*command(copied, "--methods", "bbb", *only))[0] == 0
     assert len(asked) == 1, "fewer methods are there already"
-    markdown = (copied / "results.md").read_text()
+    markdown = markdown_of(copied)
     for method in ("plain", "bbb", "dropout"):
         assert f"| {method} | 1.00x |" in markdown
 
@@ -113,7 +113,7 @@ def test_other_numbers_of_draws_are_other_results(copied, calls, program):
     assert program(*command(copied, "--samples", 3))[0] == 0
     assert calls == ["evaluate", "evaluate", "uncertainty"]
     shown = result(copied / "bbb-seed1", "test-samples3")["perplexity"]
-    assert f"{shown:.2f} (3)" in (copied / "results.md").read_text()
+    assert f"{shown:.2f} (3)" in markdown_of(copied)
     calls.clear()
     for fewer in ((), ("--skip", "draws")):
         assert program(*command(copied, *fewer))[0] == 0
@@ -121,7 +121,7 @@ def test_other_numbers_of_draws_are_other_results(copied, calls, program):
     gap = json.loads((copied / "bbb-seed1" / "entropy.json").read_text())["found"]
     assert [level["samples"] for level in gap["levels"]] == [0, 1, 2, 3]
     shown = result(copied / "bbb-seed1", "test-samples2")["perplexity"]
-    assert f"{shown:.2f} (2)" in (copied / "results.md").read_text()
+    assert f"{shown:.2f} (2)" in markdown_of(copied)
 
 
 def test_another_seed_is_one_more_run(copied, calls, program):
@@ -131,7 +131,7 @@ def test_another_seed_is_one_more_run(copied, calls, program):
     assert code == 0
     assert calls.count("train_language_model") == 2
     assert "train plain-seed2: 0 of 2 epochs done" in errors
-    markdown = (copied / "results.md").read_text()
+    markdown = markdown_of(copied)
     assert "+-" in markdown
     assert "left out: pruning\n" in markdown, "entropy gaps of seed 1 are there"
 
@@ -171,7 +171,7 @@ def test_a_run_with_other_settings_is_used_and_told(copied, calls, program):
     assert code == 0
     assert calls == []
     assert "bbb-seed1 keeps its own settings: epochs 2 (asked for: 3)" in errors
-    markdown = (copied / "results.md").read_text()
+    markdown = markdown_of(copied)
     assert "epochs 2 (asked for: 3)" in markdown
 
 
@@ -196,7 +196,7 @@ def test_an_interrupted_run_goes_on(finished, tmp_path, monkeypatch, program, ca
         code, _, errors = program(*command(out))
     assert code == 128 + signal.SIGINT
     assert "go on with: bayesrnn reproduce ptb --size tiny" in errors.splitlines()[-1]
-    markdown = (out / "results.md").read_text()
+    markdown = markdown_of(out)
     assert "plain (unfinished)" in markdown
     assert "| 1/2 |" in markdown
     assert "not begun: bbb-seed1" in markdown
@@ -207,7 +207,7 @@ def test_an_interrupted_run_goes_on(finished, tmp_path, monkeypatch, program, ca
     assert calls.count("train_language_model") == 2
     for run in ("plain-seed1", "bbb-seed1"):
         assert model_hash(out / run) == model_hash(finished / run)
-    assert "unfinished" not in (out / "results.md").read_text()
+    assert "unfinished" not in markdown_of(out)
 
 
 def test_ctrl_c_while_measuring_says_how_to_go_on(copied, monkeypatch, program):

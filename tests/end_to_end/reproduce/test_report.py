@@ -9,13 +9,13 @@ from bayesrnn.methods import METHODS
 from bayesrnn.tasks.reproduce_options import PtbOptions
 from bayesrnn.tasks.reproduce_report import gather
 
-from .conftest import command, interrupt_at, result
+from .conftest import command, interrupt_at, markdown_of, result, values_of
 
 FIGURES = [f"{split}-{way}" for split in ("valid", "test") for way in ("mean", "draws", "dynamic")]
 
 
 def test_files_hold_the_figures_of_the_results(finished):
-    markdown = (finished / "results.md").read_text()
+    markdown = markdown_of(finished)
     page = (finished / "results.html").read_text()
     ways = {
         "plain-seed1": ("mean", "dynamic-sgd"),
@@ -81,7 +81,7 @@ def test_earlier_runs_of_the_same_folder_are_shown_as_well(copied, program):
     (copied / "bbb-seed3").mkdir()
     only = ("--methods", "dropout", "--skip", "bench,dynamic,draws,entropy,pruning")
     assert program(*command(copied, *only, "--epochs", 1))[0] == 0
-    values = json.loads((copied / "results.json").read_text())
+    values = values_of(copied)
     shown = {run["name"]: run for run in values["runs"]}
     assert list(shown) == ["dropout-seed1", "plain-seed1", "bbb-seed1"]
     assert shown["bbb-seed1"]["unlike_asked"] == []
@@ -96,7 +96,7 @@ def test_a_bound_stands_in_a_row_of_its_own(small_world, tmp_path, program, call
     assert program(*command(out, *parts))[0] == 0
     assert calls.count("evaluate") == 2, "one call gives all rows but the dynamic one"
     bound = result(out / "sharpened-seed1", "test-bound")["perplexity"]
-    markdown = (out / "results.md").read_text()
+    markdown = markdown_of(out)
     assert f"\\<= {bound:.2f}" in markdown
     calls.clear()
     assert program(*command(out, *parts))[0] == 0
@@ -113,20 +113,22 @@ def test_any_method_can_be_named(small_world, tmp_path, program):
     assert code == 0
     rows = {line.split()[0]: line for line in out.splitlines() if "lstm 1x8" in line}
     assert list(rows) == methods
-    assert "not in the paper" in (tmp_path / "out" / "results.md").read_text()
+    assert "not in the paper" in markdown_of(tmp_path / "out")
     assert "(5)" in rows["ensemble"], "its five members"
     assert "1/1" in rows["dropout"]
     assert "5/5" in rows["ensemble"], "a round for each member"
 
 
-def test_without_training_unfinished_runs_are_measured_and_marked(tmp_path, monkeypatch, program):
+def test_without_training_unfinished_runs_are_measured_and_marked(
+    small_world, tmp_path, monkeypatch, program
+):
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
         interrupt_at(patch, 6)
         program(*command(out))
     code, _, _ = program(*command(out, "--skip", "training,bench,entropy,pruning,dynamic"))
     assert code == 0
-    markdown = (out / "results.md").read_text()
+    markdown = markdown_of(out)
     assert "plain (unfinished)" in markdown
     assert f"{result(out / 'plain-seed1', 'test-mean')['perplexity']:.2f}" in markdown
     assert not (out / "plain-seed1" / "results" / "test-dynamic-sgd.json").exists()
