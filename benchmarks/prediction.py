@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesrnn import Bayesian, absolute, predict
-from bayesrnn.nn import LanguageModel
+from bayesrnn.tasks.lm.model import LanguageModel
 
 WORDS = 10_000
 SIZES = {"small": 200, "medium": 650}

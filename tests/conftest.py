@@ -1,14 +1,27 @@
-"""Fixtures that every test can use."""
+"""Fixtures that every test can use: data, a tiny text, and ways to run the program on it."""
 
+import hashlib
 import os
+import subprocess
+import sys
+from importlib.resources import files
 from itertools import product
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
+from hypothesis import settings
 
-from bayesrnn.data import captions
+from bayesrnn.cli.main import main
+from bayesrnn.tasks.captions import data as captions
+from bayesrnn.training.checkpoints import CheckpointStore
+
+from .made_up import make_run, make_uncertainty, read_page  # noqa: F401 (fixtures)
+
+# A busy machine must not fail a test: time limits are pytest's.
+settings.register_profile("patient", deadline=None)
+settings.load_profile("patient")
 
 
 def pytest_configure() -> None:
@@ -67,3 +80,120 @@ def tiny_flickr8k(tiny_flickr8k_folder: Path, monkeypatch: pytest.MonkeyPatch) -
     monkeypatch.setattr(captions, "_FLICKR_SPLITS", TINY_SPLITS)
     monkeypatch.setenv("BAYESRNN_DATA", str(tiny_flickr8k_folder))
     return tiny_flickr8k_folder
+
+
+TINY = (
+    *("--hidden", "12", "--layers", "2", "--batch-size", "4", "--unroll", "10"),
+    *("--device", "cpu", "--threads", "1"),
+)
+
+METHODS = (
+    *("plain", "dropout", "variational-dropout", "dropconnect", "bbb", "sharpened"),
+    *("sgld", "psgld", "ivon", "ensemble"),
+)
+#: Their draws differ by less than rounding where a network has learnt next to nothing, and those of
+#: dropconnect not at all before the first word.
+FAINT = ("variational-dropout", "dropconnect")
+
+
+@pytest.fixture(scope="session")
+def tiny_text(tmp_path_factory):
+    """The beginning of the embedded novel as a file of the user's own."""
+    novel = files("bayesrnn.data").joinpath("bundled/pride-and-prejudice.txt").read_text()
+    path = tmp_path_factory.mktemp("text") / "novel.txt"
+    path.write_text(novel[:20_000])
+    return path
+
+
+@pytest.fixture(scope="session")
+def runs(tiny_text, tmp_path_factory):
+    """A folder with a tiny language model of every method; nobody may change it."""
+    folder = tmp_path_factory.mktemp("runs")
+    for method in METHODS:
+        options = ["--method", method, "--epochs", "1", "--out", str(folder / method)]
+        options += ["--dropout", "0.3"] if method == "dropout" else []
+        options += ["--members", "2"] if method == "ensemble" else []
+        options += ["--vocabulary-limit", "800"]
+        assert main(["train", "lm", "--corpus", str(tiny_text), *TINY, *options]) == 0
+    return folder
+
+
+@pytest.fixture
+def train_arguments(tiny_text):
+    return ["train", "lm", "--corpus", str(tiny_text), *TINY]
+
+
+@pytest.fixture
+def program(capsys):
+    """Run the program in this process; gives exit code, output and errors."""
+
+    def run(*arguments):
+        try:
+            code = main([str(argument) for argument in arguments])
+        except SystemExit as stopped:  # the parser's own way out
+            code = stopped.code
+        captured = capsys.readouterr()
+        return code, captured.out, captured.err
+
+    return run
+
+
+@pytest.fixture
+def start():
+    """Start the program in a process of its own; what is still running at the end is killed."""
+    processes = []
+
+    def begin(*arguments, **options):
+        process = subprocess.Popen(
+            [sys.executable, "-m", "bayesrnn", *map(str, arguments)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**os.environ, "OMP_NUM_THREADS": "1"},
+            **options,
+        )
+        processes.append(process)
+        return process
+
+    yield begin
+    for process in processes:
+        process.kill()
+        process.communicate()
+
+
+def model_hash(run: Path) -> str:
+    """What a run learnt, as a hash over the bytes of its last model."""
+    model = CheckpointStore(run).load("last").model
+    digest = hashlib.sha256()
+    for name in sorted(model):
+        digest.update(name.encode() + model[name].numpy().tobytes())
+    return digest.hexdigest()
+
+
+#: A captioner for the made-up Flickr8k, and what methods need to learn from so few images.
+CAPTIONER = (
+    *("--hidden", "16", "--batch-size", "16", "--lr", "0.02"),
+    *("--device", "cpu", "--threads", "1"),
+)
+CAPTIONER_OPTIONS = {
+    "dropout": ("--dropout", "0.1"),
+    "bbb": ("--kl-weight", "0.01", "--sigma-scale", "0.2"),
+    "sharpened": ("--kl-weight", "0.01", "--sigma-scale", "0.2"),
+    "ensemble": ("--members", "2"),
+}
+
+
+@pytest.fixture
+def trained_captioner(tiny_flickr8k, program, tmp_path):
+    """A function that trains a method; gives the folder of the run."""
+
+    def train(method="plain", *options, name=None):
+        run = tmp_path / (name or method)
+        own = CAPTIONER_OPTIONS.get(method, ())
+        code, _, errors = program(
+            *("train", "captions", *CAPTIONER, "--method", method, *own, *options, "--out", run)
+        )
+        assert code == 0, errors
+        return run
+
+    return train

@@ -2,6 +2,6 @@
 
 import sys
 
-from bayesrnn.cli import main
+from bayesrnn.cli.main import main
 
 sys.exit(main())

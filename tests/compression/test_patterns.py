@@ -4,7 +4,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayesrnn.compression import matrices, patterns
+from bayesrnn.compression.patterns import matrices, patterns
 
 MATRICES = st.integers(1, 5).flatmap(
     lambda columns: st.lists(

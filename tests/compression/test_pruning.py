@@ -6,10 +6,11 @@ import pytest
 import torch
 from torch import nn
 
-from bayesrnn.compression import Ranking, magnitude, prune, signal_to_noise, without
-from bayesrnn.core import Bayesian
+from bayesrnn.compression.pruning import prune, without
+from bayesrnn.compression.ranking import Ranking, magnitude, signal_to_noise
+from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.errors import ConfigError
-from bayesrnn.nn import LanguageModel
+from bayesrnn.tasks.lm.model import LanguageModel
 
 WORDS = torch.arange(12).view(6, 2)
 

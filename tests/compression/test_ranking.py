@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from torch import nn
 
-from bayesrnn.compression import Ranking, at_random, magnitude, signal_to_noise
-from bayesrnn.core import Bayesian
+from bayesrnn.compression.ranking import Ranking, at_random, magnitude, signal_to_noise
+from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.errors import ConfigError
 
 VALUES = st.sampled_from([0.0, 0.5, 1.0, 2.0]) | st.floats(0, 1e6, width=32)

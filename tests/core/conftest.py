@@ -1,8 +1,8 @@
 import pytest
 import torch
 
-from bayesrnn.core import blocks
-from bayesrnn.core.blocks import row_blocks
+from bayesrnn.core.kernel import reference as blocks
+from bayesrnn.core.kernel.reference import row_blocks
 
 
 @pytest.fixture

@@ -10,7 +10,9 @@ from torch.distributions import Normal, kl_divergence
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional as F
 
-from bayesrnn.core import Bayesian, Gaussian, Prior, ScaleMixture, absolute, relative
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.init import absolute, relative
+from bayesrnn.core.priors import Gaussian, Prior, ScaleMixture
 from bayesrnn.errors import ConfigError
 
 

@@ -9,7 +9,8 @@ from torch.distributions import Normal, kl_divergence
 from torch.nn import functional as F
 from torch.nn.utils.rnn import pack_padded_sequence, pad_packed_sequence
 
-from bayesrnn.core import Bayesian, Gaussian, ScaleMixture
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.priors import Gaussian, ScaleMixture
 
 INPUT, HIDDEN = 3, 4
 

@@ -13,8 +13,10 @@ import torch
 from torch import nn
 
 import bayesrnn as br
-from bayesrnn.core import arithmetic, kernel, kernel_for
-from bayesrnn.core.arithmetic import LangevinStep
+from bayesrnn.core.kernel import compiled as kernel
+from bayesrnn.core.kernel import reference as arithmetic
+from bayesrnn.core.kernel.compiled import kernel_for
+from bayesrnn.core.kernel.reference import LangevinStep
 from bayesrnn.errors import ConfigError
 
 CHAINS = 3000

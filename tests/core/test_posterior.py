@@ -19,10 +19,12 @@ from torch.distributions import (
 from torch.multiprocessing.reductions import StorageWeakRef
 from torch.nn import functional as F
 
-from bayesrnn.core import Bayesian, Gaussian, Prior, ScaleMixture, ScoredPrior, absolute
-from bayesrnn.core.arithmetic import inverse_softplus, softplus
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.init import absolute
+from bayesrnn.core.kernel.reference import inverse_softplus, softplus
 from bayesrnn.core.noise import normal_noise
 from bayesrnn.core.posterior import Charge, draw
+from bayesrnn.core.priors import Gaussian, Prior, ScaleMixture, ScoredPrior
 
 
 def exactly(*values):

@@ -11,7 +11,7 @@ from torch.distributions import (
     kl_divergence,
 )
 
-from bayesrnn.core import Gaussian, Prior, ScaleMixture
+from bayesrnn.core.priors import Gaussian, Prior, ScaleMixture
 from bayesrnn.errors import ConfigError
 
 #: Shapes and the axis along which the weights that leave one unit lie.

@@ -11,18 +11,15 @@ from torch.distributions import Normal, kl_divergence
 from torch.multiprocessing.reductions import StorageWeakRef
 
 import bayesrnn
-from bayesrnn.core import (
-    Bayesian,
-    Gaussian,
-    ScaleMixture,
-    Sharpening,
-    Weights,
-    absolute,
-    kernel,
-    total_norm,
-)
-from bayesrnn.core.kernel import load_kernel
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.init import absolute
+from bayesrnn.core.kernel import compiled as kernel
+from bayesrnn.core.kernel.compiled import load_kernel
 from bayesrnn.core.noise import draw_seed, normal_noise
+from bayesrnn.core.norms import total_norm
+from bayesrnn.core.priors import Gaussian, ScaleMixture
+from bayesrnn.core.sharpening import Sharpening
+from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
 
 DTYPES = [torch.float32, torch.float64]  # the compiled loops, and torch operations

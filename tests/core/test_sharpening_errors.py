@@ -6,7 +6,8 @@ import pytest
 import torch
 from torch import nn
 
-from bayesrnn.core import Bayesian, Sharpening
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.sharpening import Sharpening
 from bayesrnn.errors import ConfigError
 
 

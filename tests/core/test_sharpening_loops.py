@@ -3,8 +3,8 @@
 import pytest
 import torch
 
-from bayesrnn.core import arithmetic
-from bayesrnn.core.kernel import load_kernel
+from bayesrnn.core.kernel import reference as arithmetic
+from bayesrnn.core.kernel.compiled import load_kernel
 
 DTYPES = [torch.float32, torch.float64]
 

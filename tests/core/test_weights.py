@@ -3,7 +3,8 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from bayesrnn.core import Noise, Weights
+from bayesrnn.core.noise import Noise
+from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
 
 

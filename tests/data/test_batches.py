@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayesrnn.data import TrainingBatches, evaluation_batches
+from bayesrnn.data.batches import TrainingBatches, evaluation_batches
 from bayesrnn.errors import ConfigError, CorpusError
 
 SIZES = st.integers(1, 9)

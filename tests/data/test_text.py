@@ -8,7 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayesrnn.data import EOS, UNK, detokenize, line_tokens, read_text, sentence_tokens
+from bayesrnn.data.text import detokenize, line_tokens, read_text, sentence_tokens
+from bayesrnn.data.vocabulary import EOS, UNK
 from bayesrnn.errors import CorpusError
 
 

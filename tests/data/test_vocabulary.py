@@ -5,7 +5,7 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayesrnn.data import EOS, UNK, Vocabulary
+from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
 from bayesrnn.errors import CorpusError
 
 TOKENS = st.lists(st.sampled_from(["a", "b", "c", "d", "e", EOS, UNK]), max_size=60)

@@ -2,8 +2,8 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bayesrnn.methods import Outcome
-from bayesrnn.nn import LanguageModel
+from bayesrnn.methods.base import Outcome
+from bayesrnn.tasks.lm.model import LanguageModel
 
 VOCABULARY, HIDDEN, BATCH, TIME = 9, 5, 2, 6
 

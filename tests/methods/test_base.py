@@ -6,8 +6,9 @@ import dataclasses
 import pytest
 import torch
 
-from bayesrnn.core import absolute
-from bayesrnn.methods import METHODS, Hints, Method, Shares, option
+from bayesrnn.core.init import absolute
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Hints, Method, Shares, option
 from bayesrnn.random import RandomStreams
 
 HINTS = Hints(deterministic=("output.bias",), sigma_init={"*": absolute(0.1)})

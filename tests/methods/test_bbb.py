@@ -6,9 +6,12 @@ import pytest
 import torch
 from torch.distributions import Normal, kl_divergence
 
-from bayesrnn.core import Bayesian, Gaussian, ScaleMixture, absolute, relative
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.init import absolute, relative
+from bayesrnn.core.priors import Gaussian, ScaleMixture
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods import METHODS, Hints, Shares
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Hints, Shares
 from bayesrnn.methods.bbb import BayesByBackprop
 from bayesrnn.methods.variational import PosteriorOptions
 from bayesrnn.random import RandomStreams

@@ -5,10 +5,11 @@ import torch
 from torch import nn
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods import METHODS, Hints, Shares
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Hints, Shares
 from bayesrnn.methods.dropconnect import DropConnect, DropConnectOptions
-from bayesrnn.nn import MLP
 from bayesrnn.random import RandomStreams
+from bayesrnn.tasks.mnist.model import MLP
 
 SHARES = Shares(1.0, 1.0)
 

@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods import METHODS, Hints, Shares
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Hints, Shares
 from bayesrnn.methods.dropout import Dropout, DropoutOptions
 from bayesrnn.random import RandomStreams
 

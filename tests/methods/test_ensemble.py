@@ -7,9 +7,10 @@ import pytest
 import torch
 from torch import nn
 
-from bayesrnn.core import absolute
+from bayesrnn.core.init import absolute
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods import METHODS, Bounded, Hints, Outcome, Shares
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Bounded, Hints, Outcome, Shares
 from bayesrnn.methods.ensemble import Ensemble, EnsembleOptions, member_seed
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.optimisation import clipped_step, gradient_norms

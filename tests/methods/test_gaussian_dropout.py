@@ -4,7 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from bayesrnn.methods import METHODS, Hints, Shares
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Hints, Shares
 from bayesrnn.methods.gaussian_dropout import GaussianDropout
 from bayesrnn.methods.masking import MaskOptions
 from bayesrnn.random import RandomStreams

@@ -9,8 +9,9 @@ import torch
 from torch import nn
 
 from bayesrnn.errors import ConfigError, MissingExtraError
-from bayesrnn.methods import METHODS, Hints, Outcome, Shares
+from bayesrnn.methods import METHODS
 from bayesrnn.methods import ivon as module
+from bayesrnn.methods.base import Hints, Outcome, Shares
 from bayesrnn.methods.ivon import IvonOptions
 from bayesrnn.random import RandomStreams
 

@@ -8,7 +8,8 @@ import torch
 from torch import distributions
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods import METHODS, Hints, Shares
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Hints, Shares
 from bayesrnn.methods.langevin import LangevinOptions, PreconditionedOptions
 from bayesrnn.random import RandomStreams
 

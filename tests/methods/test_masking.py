@@ -8,10 +8,13 @@ from torch import nn
 
 import bayesrnn
 from bayesrnn.errors import ConfigError
-from bayesrnn.evaluation.dynamic import GradientDescent, dynamic_log_probs
-from bayesrnn.methods import METHODS, Hints, Shares
-from bayesrnn.nn import MLP, MaskedDropout, MaskedEmbedding, MaskedRecurrent
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Hints, Shares
+from bayesrnn.nn.masked import MaskedDropout, MaskedEmbedding
+from bayesrnn.nn.masked_recurrent import MaskedRecurrent
 from bayesrnn.random import RandomStreams
+from bayesrnn.tasks.lm.dynamic import GradientDescent, dynamic_log_probs
+from bayesrnn.tasks.mnist.model import MLP
 
 HINTS = Hints(before_recurrent=("input_dropout",))
 SHARES = Shares(epoch=0.01, minibatch=1.0)

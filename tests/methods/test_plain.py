@@ -1,6 +1,7 @@
 import torch
 
-from bayesrnn.methods import METHODS, Hints, Shares
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Hints, Shares
 from bayesrnn.methods.plain import Plain, PlainOptions
 from bayesrnn.random import RandomStreams
 

@@ -8,9 +8,11 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bayesrnn.core import Bayesian, absolute
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.init import absolute
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods import METHODS, Bounded, Hints, Outcome, Shares
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Bounded, Hints, Outcome, Shares
 from bayesrnn.methods.bbb import BayesByBackprop
 from bayesrnn.methods.sharpened import Sharpened, SharpenedOptions
 from bayesrnn.methods.variational import PosteriorOptions

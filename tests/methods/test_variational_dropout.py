@@ -6,13 +6,14 @@ from torch import nn
 from torch.nn import functional as F
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods import METHODS, Hints, Shares
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Hints, Shares
 from bayesrnn.methods.variational_dropout import (
     VariationalDropout,
     VariationalDropoutOptions,
     divergence,
 )
-from bayesrnn.nn.masks import draw_mask
+from bayesrnn.nn.masked import draw_mask
 from bayesrnn.random import RandomStreams
 
 HINTS = Hints(before_recurrent=("input_dropout",))

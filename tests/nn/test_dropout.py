@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from bayesrnn.nn import dropout_layers, dropping
+from bayesrnn.nn.dropout import dropout_layers, dropping
 
 
 class Doubtful(nn.Module):

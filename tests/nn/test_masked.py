@@ -6,8 +6,7 @@ import pytest
 import torch
 from torch import nn
 
-from bayesrnn.nn import MaskedDropout, MaskedEmbedding, MaskStyle
-from bayesrnn.nn.masks import draw_mask
+from bayesrnn.nn.masked import MaskedDropout, MaskedEmbedding, MaskStyle, draw_mask
 
 STYLES = {noise: MaskStyle(noise) for noise in ("bernoulli", "gaussian")}
 

@@ -9,7 +9,9 @@ from torch.nn.utils.rnn import pack_sequence
 from torch.utils._pytree import tree_leaves
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.nn import MaskStyle, dropout_layers, dropping, masked_recurrent, never_drop
+from bayesrnn.nn.dropout import dropout_layers, dropping, never_drop
+from bayesrnn.nn.masked import MaskStyle
+from bayesrnn.nn.masked_recurrent import masked_recurrent
 
 KINDS = {"lstm": nn.LSTM, "gru": nn.GRU, "rnn": nn.RNN}
 GATES = {"lstm": 4, "gru": 3, "rnn": 1}

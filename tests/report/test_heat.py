@@ -18,7 +18,7 @@ from bayesrnn.report.heat import (
     prose,
     wants_colour,
 )
-from bayesrnn.report.words import cells
+from bayesrnn.report.text import cells
 
 WORDS = ["it", "is", "世界", "a", "truth", SENTENCE_END, "w" * 300, "said", "\x1b[31mred"]
 

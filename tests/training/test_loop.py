@@ -8,18 +8,14 @@ import pytest
 import torch
 from torch import nn
 
-from bayesrnn.data import Batch
+from bayesrnn.data.batches import Batch
 from bayesrnn.errors import TrainingDivergedError
-from bayesrnn.methods import Method, MinibatchLoss, Outcome
+from bayesrnn.methods.base import Method, MinibatchLoss, Outcome
 from bayesrnn.random import RandomStreams
-from bayesrnn.training import (
-    CheckpointStore,
-    LoopSettings,
-    RunDirectory,
-    Schedule,
-    Trainer,
-    make_optimiser,
-)
+from bayesrnn.training.checkpoints import CheckpointStore
+from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.optimisation import Schedule, make_optimiser
+from bayesrnn.training.run_directory import RunDirectory
 
 STEPS = 5
 LR_SCALE = 0.25

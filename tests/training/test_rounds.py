@@ -4,11 +4,13 @@ import pytest
 import torch
 from torch import nn
 
-from bayesrnn.data import Batch
+from bayesrnn.data.batches import Batch
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods import Method, MinibatchLoss, Outcome
+from bayesrnn.methods.base import Method, MinibatchLoss, Outcome
 from bayesrnn.random import RandomStreams
-from bayesrnn.training import LoopSettings, RunDirectory, Schedule, Trainer
+from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.optimisation import Schedule
+from bayesrnn.training.run_directory import RunDirectory
 
 MINIBATCHES = 2
 EPOCHS = 3

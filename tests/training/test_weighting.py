@@ -1,7 +1,6 @@
 import pytest
 
-from bayesrnn.training import WEIGHTINGS
-from bayesrnn.training.weighting import kl_weight, minibatch_shares
+from bayesrnn.training.optimisation import WEIGHTINGS, kl_weight, minibatch_shares
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)

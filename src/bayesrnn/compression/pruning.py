@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesrnn.compression.ranking import Ranking, signal_to_noise
-from bayesrnn.core import Bayesian
+from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.errors import ConfigError
 
 Module = TypeVar("Module", bound=nn.Module)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import torch
 from torch import Tensor
 
-from bayesrnn.core import Bayesian
+from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.errors import ConfigError
 
 

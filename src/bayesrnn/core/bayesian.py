@@ -7,12 +7,12 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor, nn
 
-from bayesrnn.core.arithmetic import inverse_softplus, softplus
 from bayesrnn.core.functional import run_with
+from bayesrnn.core.init import Scale, absolute, relative
+from bayesrnn.core.kernel.reference import inverse_softplus, softplus
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
 from bayesrnn.core.posterior import Charge, draw
 from bayesrnn.core.priors import Prior, ScaleMixture
-from bayesrnn.core.scales import Scale, absolute, relative
 from bayesrnn.core.sharpening import Sharpening, sharpen
 from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError

@@ -7,9 +7,9 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesrnn.core import arithmetic
-from bayesrnn.core.arithmetic import LangevinStep
-from bayesrnn.core.kernel import kernel_for
+from bayesrnn.core.kernel import reference as arithmetic
+from bayesrnn.core.kernel.compiled import kernel_for
+from bayesrnn.core.kernel.reference import LangevinStep
 from bayesrnn.core.noise import draw_seed, normal_noise
 from bayesrnn.errors import ConfigError
 

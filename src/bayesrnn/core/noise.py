@@ -13,9 +13,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesrnn.core.arithmetic import sum_of_squares
-from bayesrnn.core.blocks import row_blocks
-from bayesrnn.core.kernel import kernel_for
+from bayesrnn.core.kernel.compiled import kernel_for
+from bayesrnn.core.kernel.reference import row_blocks, sum_of_squares
 
 LANE_SIZE = 1 << 19
 

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from bayesrnn.core import arithmetic
-from bayesrnn.core.kernel import kernel_for
+from bayesrnn.core.kernel import reference as arithmetic
+from bayesrnn.core.kernel.compiled import kernel_for
 
 
 def total_norm(tensors: Sequence[Tensor]) -> float:

@@ -22,9 +22,9 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bayesrnn.core import arithmetic
-from bayesrnn.core.arithmetic import Sums, softplus
-from bayesrnn.core.kernel import kernel_for
+from bayesrnn.core.kernel import reference as arithmetic
+from bayesrnn.core.kernel.compiled import kernel_for
+from bayesrnn.core.kernel.reference import Sums, softplus
 from bayesrnn.core.noise import Noise
 from bayesrnn.core.priors import ExactPrior, Gaussian, Prior, ScaleMixture, ScoredPrior
 

@@ -28,8 +28,8 @@ import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bayesrnn.core import arithmetic
-from bayesrnn.core.kernel import kernel_for
+from bayesrnn.core.kernel import reference as arithmetic
+from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.noise import normal_noise
 from bayesrnn.core.norms import total_norm
 from bayesrnn.core.weights import Weights

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import gzip
+import os
 import zlib
 from pathlib import Path
+from typing import Final
 
 from bayesrnn.errors import CorpusError
 
@@ -28,3 +30,44 @@ def read_bytes(path: Path, advice: str = "copy or compress it again") -> bytes:
         raise CorpusError(
             f"{path} is not a whole gzip file, it is damaged or was cut short ({error}); {advice}"
         ) from error
+
+
+SPLITS: Final = ("train", "valid", "test")
+_ELSEWHERE = "give another --data-dir or BAYESRNN_DATA"
+
+
+def is_there(path: Path, advice: str) -> bool:
+    """Whether there is a file; `advice` ends the error where one cannot tell."""
+    try:
+        return path.exists()
+    except (OSError, ValueError) as error:  # no permission, too long, not a possible name
+        reason = getattr(error, "strerror", None) or error
+        raise CorpusError(f"{str(path)!r} cannot be opened: {reason}; {advice}") from error
+
+
+def find_published(file: str, data_dir: Path | None) -> Path | None:
+    """Find a file, plain or .gz, under `data_dir`, or else under the folder in BAYESRNN_DATA."""
+    base = data_dir or os.environ.get("BAYESRNN_DATA")
+    if not base:
+        return None
+    plain = Path(base).expanduser() / file
+    paths = (plain, plain.with_name(plain.name + ".gz"))
+    return next((path for path in paths if is_there(path, _ELSEWHERE)), None)
+
+
+def published_file(name: str, file: str, data_dir: Path | None) -> Path:
+    """As `find_published`, for a file that the data set `name` cannot do without."""
+    base = data_dir or os.environ.get("BAYESRNN_DATA")
+    if not base:
+        raise CorpusError(
+            f"the data set {name!r} needs a data folder that holds {file} (or .gz); "
+            "give --data-dir or set the environment variable BAYESRNN_DATA"
+        )
+    path = find_published(file, data_dir)
+    if path is None:
+        plain = Path(base).expanduser() / file
+        raise CorpusError(
+            f"the data set {name!r} was not found: looked for {plain} and {plain}.gz; "
+            f"put the file there, or {_ELSEWHERE}"
+        )
+    return path

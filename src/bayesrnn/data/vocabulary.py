@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final
 
 import torch
 from torch import Tensor
@@ -99,3 +100,16 @@ class Vocabulary:
                     f"{len(self) - 1:,}"
                 )
         return [self.words[number] for number in numbers]
+
+
+VOCABULARY_FILE: Final = "vocabulary.txt"
+
+
+def vocabulary_text(vocabulary: Vocabulary) -> str:
+    """One word a line, in the order of their numbers."""
+    return "\n".join(vocabulary.words) + "\n"
+
+
+def read_vocabulary(files: Mapping[str, str]) -> Vocabulary:
+    """The vocabulary out of the files of a run."""
+    return Vocabulary(tuple(files[VOCABULARY_FILE].split("\n")[:-1]))

@@ -13,7 +13,7 @@ from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 import torch
 from torch import Tensor, nn
 
-from bayesrnn.core import Scale
+from bayesrnn.core.init import Scale
 from bayesrnn.random import RandomStreams
 
 #: Anything that is called like the module that a task made.

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from bayesrnn.core import Bayesian
+from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.methods.base import Hints, MinibatchLoss, Objective, Shares
 from bayesrnn.methods.variational import PosteriorOptions, Variational, gradient_norm
 

@@ -6,17 +6,9 @@ from typing import Any, ClassVar
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bayesrnn.core import run_with
+from bayesrnn.core.functional import run_with
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import (
-    Hints,
-    Method,
-    MinibatchLoss,
-    Network,
-    Objective,
-    Shares,
-    option,
-)
+from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, Shares, option
 from bayesrnn.methods.dropout import require_rate
 from bayesrnn.random import RandomStreams
 

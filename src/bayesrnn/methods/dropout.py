@@ -6,16 +6,8 @@ from typing import Any, ClassVar
 from torch import nn
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import (
-    Hints,
-    Method,
-    MinibatchLoss,
-    Network,
-    Objective,
-    Shares,
-    option,
-)
-from bayesrnn.nn import dropping
+from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, Shares, option
+from bayesrnn.nn.dropout import dropping
 from bayesrnn.random import RandomStreams
 
 

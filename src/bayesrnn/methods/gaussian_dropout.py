@@ -6,7 +6,7 @@ Srivastava et al. (2014), section 10; Kingma, Salimans & Welling (2015).
 from typing import ClassVar
 
 from bayesrnn.methods.masking import Masking, MaskOptions, Rates
-from bayesrnn.nn import MaskStyle
+from bayesrnn.nn.masked import MaskStyle
 
 
 class GaussianDropout(Masking[MaskOptions]):

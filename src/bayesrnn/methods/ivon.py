@@ -20,7 +20,10 @@ from typing import Any, ClassVar, Protocol, cast
 import torch
 from torch import Tensor, nn
 
-from bayesrnn.core import Bayesian, Gaussian, absolute, inverse_softplus
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.init import absolute
+from bayesrnn.core.kernel.reference import inverse_softplus
+from bayesrnn.core.priors import Gaussian
 from bayesrnn.errors import ConfigError, MissingExtraError
 from bayesrnn.methods.base import Hints, MinibatchLoss, Network, Objective, Shares, option
 from bayesrnn.methods.variational import WithPosterior, require

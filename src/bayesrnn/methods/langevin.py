@@ -12,17 +12,10 @@ from typing import ClassVar, TypeVar
 import torch
 from torch import nn
 
-from bayesrnn.core import Langevin, total_norm
+from bayesrnn.core.langevin import Langevin
+from bayesrnn.core.norms import total_norm
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import (
-    Hints,
-    Method,
-    MinibatchLoss,
-    Network,
-    Objective,
-    Shares,
-    option,
-)
+from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, Shares, option
 from bayesrnn.methods.snapshots import Snapshots
 from bayesrnn.methods.variational import require
 

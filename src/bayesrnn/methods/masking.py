@@ -7,24 +7,11 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from torch import nn
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import (
-    Hints,
-    Method,
-    MinibatchLoss,
-    Network,
-    Objective,
-    Shares,
-    option,
-)
+from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, Shares, option
 from bayesrnn.methods.dropout import loss_with_masks, no_place_for_dropout, require_rate
-from bayesrnn.nn import (
-    MaskedDropout,
-    MaskedEmbedding,
-    MaskStyle,
-    alike_masks,
-    dropping,
-    masked_recurrent,
-)
+from bayesrnn.nn.dropout import dropping
+from bayesrnn.nn.masked import MaskedDropout, MaskedEmbedding, MaskStyle, alike_masks
+from bayesrnn.nn.masked_recurrent import masked_recurrent
 from bayesrnn.random import RandomStreams
 
 

@@ -8,7 +8,7 @@ from torch import nn
 from bayesrnn.methods.base import Network, option
 from bayesrnn.methods.dropout import require_rate, with_passing_masks
 from bayesrnn.methods.masking import Masking, Rates
-from bayesrnn.nn import MaskStyle
+from bayesrnn.nn.masked import MaskStyle
 
 
 @dataclass(frozen=True)

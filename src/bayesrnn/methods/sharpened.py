@@ -8,23 +8,13 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bayesrnn.core import Bayesian, Sharpening, Weights, total_norm
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.norms import total_norm
+from bayesrnn.core.sharpening import Sharpening
+from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import (
-    Bound,
-    Bounded,
-    Hints,
-    MinibatchLoss,
-    Objective,
-    Shares,
-    option,
-)
-from bayesrnn.methods.variational import (
-    PosteriorOptions,
-    Variational,
-    gradient_norm,
-    require,
-)
+from bayesrnn.methods.base import Bound, Bounded, Hints, MinibatchLoss, Objective, Shares, option
+from bayesrnn.methods.variational import PosteriorOptions, Variational, gradient_norm, require
 
 
 @dataclass(frozen=True)

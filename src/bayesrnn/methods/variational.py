@@ -7,17 +7,12 @@ from typing import Any, Literal, TypeVar
 
 from torch import nn
 
-from bayesrnn.core import (
-    Bayesian,
-    Gaussian,
-    Grouping,
-    Noise,
-    Prior,
-    ScaleMixture,
-    Sharpening,
-    Weights,
-    total_norm,
-)
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.noise import Noise
+from bayesrnn.core.norms import total_norm
+from bayesrnn.core.priors import Gaussian, Grouping, Prior, ScaleMixture
+from bayesrnn.core.sharpening import Sharpening
+from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Hints, Method, Network, option
 from bayesrnn.random import RandomStreams

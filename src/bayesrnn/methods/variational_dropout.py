@@ -8,11 +8,13 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from bayesrnn.core import total_norm
+from bayesrnn.core.norms import total_norm
 from bayesrnn.methods.base import MinibatchLoss, Objective, Shares, option
 from bayesrnn.methods.masking import Masking, MaskOptions, Rates
 from bayesrnn.methods.variational import require
-from bayesrnn.nn import MaskedEmbedding, MaskedRecurrent, MaskStyle, dropout_layers
+from bayesrnn.nn.dropout import dropout_layers
+from bayesrnn.nn.masked import MaskedEmbedding, MaskStyle
+from bayesrnn.nn.masked_recurrent import MaskedRecurrent
 
 _NORMALISING = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
 

@@ -9,8 +9,7 @@ from torch.utils._pytree import tree_map_only
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.nn import cells
-from bayesrnn.nn.masked import MaskedLayer
-from bayesrnn.nn.masks import MaskStyle
+from bayesrnn.nn.masked import MaskedLayer, MaskStyle
 from bayesrnn.nn.unrolled import unrolled
 
 

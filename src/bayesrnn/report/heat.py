@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TextIO
 
-from bayesrnn.report.words import cells, escaped, number_text, printable, shortened
+from bayesrnn.report.text import cells, escaped, number_text, printable, shortened
 
 #: What is shown where a sentence ends; the line ends there, too.
 SENTENCE_END = "¶"

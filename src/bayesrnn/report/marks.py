@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 
-from bayesrnn.report.words import cells, escaped, printable, shortened
+from bayesrnn.report.text import cells, escaped, printable, shortened
 
 # Ten colours that most colour-blind people can tell apart (the first four best); shapes help.
 LIGHT = (

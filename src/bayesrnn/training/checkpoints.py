@@ -21,20 +21,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import safetensors
 import safetensors.torch
 import torch
 from torch import Tensor
 
+from bayesrnn.durable import explained, fsync_directory, reason, write_durably, write_synced
 from bayesrnn.errors import CheckpointError
-from bayesrnn.files import (
-    explained,
-    fsync_directory,
-    reason,
-    write_durably,
-    write_synced,
-)
-from bayesrnn.training.tree import JSON, pack, storable, unpack
+from bayesrnn.training.state import JSON, pack, storable, unpack
 
 _FORMAT = "bayesrnn-checkpoint"
 _VERSION = 1

@@ -11,14 +11,13 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from bayesrnn.errors import CheckpointError, ConfigError, TrainingDivergedError
-from bayesrnn.methods import Method, Objective
+from bayesrnn.methods.base import Method, Objective
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
-from bayesrnn.training.interrupts import Interrupted, StopWish, stop_wish
-from bayesrnn.training.optimisation import Schedule, clipped_step, gradient_norms
+from bayesrnn.training.optimisation import Schedule, clipped_step, gradient_norms, minibatch_shares
+from bayesrnn.training.process import Interrupted, StopWish, stop_wish
 from bayesrnn.training.run_directory import RunDirectory
-from bayesrnn.training.weighting import minibatch_shares
 
 
 class Minibatches(Protocol):

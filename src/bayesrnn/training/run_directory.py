@@ -14,14 +14,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from bayesrnn.durable import explained, fsync_directory, reason, write_all, write_durably
 from bayesrnn.errors import RunError
-from bayesrnn.files import (
-    explained,
-    fsync_directory,
-    reason,
-    write_all,
-    write_durably,
-)
 
 _RESULT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 

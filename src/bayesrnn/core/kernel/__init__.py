@@ -1,0 +1,1 @@
+"""The arithmetic of posteriors: compiled loops, and the same in torch."""

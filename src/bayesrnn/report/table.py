@@ -1,0 +1,126 @@
+"""Tables for the terminal, for Markdown and for a page, and the table that compares runs."""
+
+import re
+import textwrap
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Literal, Protocol
+
+from bayesrnn.report.text import cells, escaped, printable, shortened
+
+Align = Literal["left", "right"]
+
+_GAP = "  "
+_NARROWEST = 6
+
+
+@dataclass(frozen=True)
+class Table:
+    """Rows of text under a header; `best` holds the (row, column) of cells to mark with `*`."""
+
+    header: Sequence[str]
+    rows: Sequence[Sequence[str]]
+    aligns: Sequence[Align]
+    notes: Sequence[str] = ()
+    best: frozenset[tuple[int, int]] = field(default_factory=frozenset)
+
+    def text(self, width: int = 100) -> str:
+        """For a terminal; the widest columns of words are shortened until it fits in `width`."""
+        lines = [[printable(cell) for cell in row] for row in (self.header, *self._marked())]
+        widths = self._widths(lines, width)
+        made = [
+            _GAP.join(
+                _padded(shortened(cell, column), column, align)
+                for cell, column, align in zip(line, widths, self.aligns, strict=True)
+            ).rstrip()
+            for line in lines
+        ]
+        rule = _GAP.join("-" * column for column in widths)
+        notes = [part for note in self.notes for part in _wrapped(printable(note), width)]
+        return "\n".join([made[0], rule, *made[1:], *([""] if notes else []), *notes]) + "\n"
+
+    def markdown(self) -> str:
+        """For a Markdown file, with the notes below."""
+        rules = ["---:" if align == "right" else ":---" for align in self.aligns]
+        lines = [self.header, rules, *self._marked()]
+        made = [
+            f"| {' | '.join(map(str, line) if line is rules else map(markdown_text, line))} |"
+            for line in lines
+        ]
+        return "\n".join([*made, *(f"\n{markdown_text(note)}" for note in self.notes)]) + "\n"
+
+    def html(self) -> str:
+        """For a page."""
+        head = "".join(
+            f'<th scope="col" class="{align}">{escaped(cell)}</th>'
+            for cell, align in zip(self.header, self.aligns, strict=True)
+        )
+        body = "\n".join(
+            f"<tr>{''.join(self._html_cell(cell, row, c) for c, cell in enumerate(line))}</tr>"
+            for row, line in enumerate(self._marked())
+        )
+        notes = "".join(f'\n<p class="note">{escaped(note)}</p>' for note in self.notes)
+        table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
+        return f'<div class="wide">\n{table}\n</div>{notes}\n'
+
+    def _marked(self) -> list[list[str]]:
+        return [
+            ["*" + cell if (r, c) in self.best else cell for c, cell in enumerate(row)]
+            for r, row in enumerate(self.rows)
+        ]
+
+    def _html_cell(self, cell: str, row: int, column: int) -> str:
+        best = " best" if (row, column) in self.best else ""
+        return f'<td class="{self.aligns[column]}{best}">{escaped(cell)}</td>'
+
+    def _widths(self, lines: Sequence[Sequence[str]], width: int) -> list[int]:
+        widths = [max(map(cells, column)) for column in zip(*lines, strict=True)]
+        words = [c for c, align in enumerate(self.aligns) if align == "left"]
+        while sum(widths) + len(_GAP) * (len(widths) - 1) > width:
+            widest = max(words, key=lambda column: widths[column], default=None)
+            if widest is None or widths[widest] <= _NARROWEST:
+                break
+            widths[widest] -= 1
+        return widths
+
+
+class Named(Protocol):
+    """What has the name of a run's folder, and its path."""
+
+    @property
+    def name(self) -> str:
+        """The name of the folder."""
+
+    @property
+    def path(self) -> Path | str:
+        """The whole path."""
+
+
+def distinct_names(runs: Sequence[Named]) -> list[str]:
+    """The names of the runs' folders; their whole paths where several have the same name.
+
+    A run that is there several times is numbered.
+    """
+    names = [run.name for run in runs]
+    paths = [r.name if names.count(r.name) == 1 else str(r.path) for r in runs]
+    return [
+        path if path not in paths[:place] else f"{path} ({paths[:place].count(path) + 1})"
+        for place, path in enumerate(paths)
+    ]
+
+
+def _padded(text: str, width: int, align: Align) -> str:
+    space = " " * (width - cells(text))
+    return space + text if align == "right" else text + space
+
+
+def _wrapped(text: str, width: int) -> list[str]:
+    """The text in lines; those are half as long where characters are wide."""
+    wide = any(cells(character) > 1 for character in text)
+    return textwrap.wrap(text, width // 2 if wide else width, break_on_hyphens=False)
+
+
+def markdown_text(text: str) -> str:
+    """The text for a Markdown file, with no sign that would be taken as an order."""
+    return re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", printable(text))

@@ -1,0 +1,1 @@
+"""One run of any task: configured, started, loaded, evaluated, compared."""

@@ -1,0 +1,200 @@
+"""Compare runs: a table for the terminal, and one page with curves."""
+
+import shlex
+from collections.abc import Sequence
+from pathlib import Path
+
+from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.report.chart import Series, line_chart
+from bayesrnn.report.page import Section, document
+from bayesrnn.report.table import Align, Table, distinct_names
+from bayesrnn.report.text import escaped
+from bayesrnn.runs.output import write_text
+from bayesrnn.runs.summary import RunSummary, read_summary
+from bayesrnn.tasks.captions.compare import compare_captions
+
+#: The columns of results on the test set, by way of prediction, with what has to be said of them.
+_TEST_COLUMNS = {
+    "mean": ("test", ""),
+    "samples": ("draws", "test, probabilities averaged over that many draws of the network"),
+    "dynamic-sgd": ("dyn. sgd", "test, dynamic evaluation: it learns from the text that it reads"),
+    "dynamic-rms": ("dyn. rms", "as dyn. sgd, by the rule of Krause et al. 2018"),
+    "bound": (
+        "bound",
+        "test, at most: by networks that saw the targets, and the KL that pays",
+    ),
+}
+
+
+def comparison_table(summaries: Sequence[RunSummary]) -> Table:
+    """One line per run, in the order given, with the best validation figure marked."""
+    if not summaries:
+        raise RunError("there are no runs to compare; give at least one run directory")
+    names = distinct_names(summaries)
+    header = ["run", "method", "network", "epochs", "train", "valid"]
+    rows = [
+        [
+            name,
+            summary.method,
+            summary.network,
+            f"{summary.epochs_done}/{summary.epochs_planned}",
+            summary.measure.text(summary.best.train if summary.best else None),
+            summary.measure.text(summary.best_valid),
+        ]
+        for name, summary in zip(names, summaries, strict=True)
+    ]
+    measures = dict.fromkeys(summary.measure.shown for summary in summaries)
+    notes = [
+        f"{', '.join(measures)}; valid: best epoch, with the mean of the weights; "
+        f"train: same epoch, {', '.join(dict.fromkeys(s.measure.train for s in summaries))}"
+    ]
+    for inference, (title, note) in _TEST_COLUMNS.items():
+        found = [summary.result("test", inference) for summary in summaries]
+        if any(found):
+            header.append(title)
+            for row, summary, result in zip(rows, summaries, found, strict=True):
+                shown = summary.measure.text(summary.figure(result)) if result else "-"
+                draws = f" ({result['samples']})" if result and inference == "samples" else ""
+                row.append(shown + draws)
+            if note:
+                notes.append(f"{title}: {note}")
+    units = {summary.unit for summary in summaries}
+    header.append("items/s" if len(units) > 1 else f"{units.pop()}/s")
+    for row, summary in zip(rows, summaries, strict=True):
+        speed = summary.items_per_second
+        row.append("-" if speed is None else f"{speed:,.0f}")
+    aligns: list[Align] = ["left" if place < 3 else "right" for place in range(len(header))]
+    best = _best(summaries)
+    if best:
+        notes.insert(0, "* best on the validation set")
+    notes += [*_stale_notes(names, summaries), *_corpus_notes(names, summaries)]
+    column = header.index("valid")
+    return Table(header, rows, aligns, notes, frozenset((row, column) for row in best))
+
+
+def comparable_groups(summaries: Sequence[RunSummary]) -> list[list[int]]:
+    """The places of the runs that solve the same problem: same data, same vocabulary."""
+    groups: dict[tuple[str, str], list[int]] = {}
+    for place, summary in enumerate(summaries):
+        groups.setdefault((summary.data, summary.vocabulary), []).append(place)
+    return list(groups.values())
+
+
+def _best(summaries: Sequence[RunSummary]) -> set[int]:
+    """The best run of every group in which there is a choice."""
+    best = set()
+    for group in comparable_groups(summaries):
+        values = {run: v for run in group if (v := summaries[run].best_valid) is not None}
+        if len(values) > 1:
+            best |= {run for run, value in values.items() if value == min(values.values())}
+    return best
+
+
+def _corpus_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list[str]:
+    groups = comparable_groups(summaries)
+    if len(groups) == 1:
+        return []
+    parts = [
+        f"{summaries[group[0]].data} ({', '.join(names[i] for i in group)})" for group in groups
+    ]
+    return [
+        "the runs are on different data or vocabularies, and can be compared only within one: "
+        f"{'; '.join(parts)}"
+    ]
+
+
+def _stale_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list[str]:
+    """Results that were found at another moment than the best epoch of today."""
+    stale = [
+        name
+        for name, summary in zip(names, summaries, strict=True)
+        for result in (summary.result("test", inference) for inference in _TEST_COLUMNS)
+        if result and summary.best and result.get("step", summary.best.step) != summary.best.step
+    ]
+    if not stale:
+        return []
+    return [
+        f"not measured at the best epoch: test of {', '.join(dict.fromkeys(stale))}; "
+        "run `bayesrnn evaluate` again"
+    ]
+
+
+def compare(runs: Sequence[Path], out: Path | None = None, sections: Sequence[Section] = ()) -> str:
+    """The comparison as text; with `out` also as a page, or the chart alone if it ends in .svg."""
+    if not runs:
+        raise ConfigError("no run was given to compare; give the folders of one or more runs")
+    for run in runs:
+        if run.is_file():
+            raise ConfigError(f"{run} is a file; compare takes the folders of runs")
+    summaries = [read_summary(run) for run in runs]
+    said = compare_captions(summaries)
+    if said is not None:
+        sections = [Section("What was said of images", said.html()), *sections]
+    if out is not None:
+        chart = out.suffix.lower() == ".svg"
+        if chart and len(comparable_groups(summaries)) > 1:
+            raise ConfigError(
+                f"--out is {out}, but these runs are on different data or vocabularies and do not "
+                "belong in one chart; give runs of one kind, or an .html file"
+            )
+        text = curves(summaries) if chart else comparison_page(summaries, sections)
+        write_text(text, out)
+    tables = [comparison_table(summaries), *([] if said is None else [said])]
+    return "\n".join(table.text() for table in tables)
+
+
+def comparison_page(summaries: Sequence[RunSummary], sections: Sequence[Section] = ()) -> str:
+    """The runs side by side: table, learning curves, `sections`, settings, how to run them again.
+
+    Runs that cannot be compared with each other have charts of their own.
+    """
+    table = comparison_table(summaries).html()
+    groups = comparable_groups(summaries)
+    parts = [
+        Section("Results", table),
+        Section("Learning curves", "".join(curves([summaries[i] for i in g]) for g in groups)),
+        *sections,
+        Section("Settings, and how to run it again", run_settings(summaries)),
+    ]
+    corpora = ", ".join(dict.fromkeys(summary.data for summary in summaries))
+    runs = "1 run" if len(summaries) == 1 else f"{len(summaries)} runs"
+    return document(f"{runs} on {corpora}", parts)
+
+
+def curves(summaries: Sequence[RunSummary]) -> str:
+    """Perplexity or error by epoch as one SVG picture: validation solid, train dashed.
+
+    The runs have to solve the same problem.
+    """
+    corpora = ", ".join(dict.fromkeys(summary.data for summary in summaries))
+    series = [
+        Series(name, [(point.epoch, getattr(point, split)) for point in summary.points], dashed)
+        for name, summary in zip(distinct_names(summaries), summaries, strict=True)
+        for split, dashed in (("valid", False), ("train", True))
+    ]
+    shown = summaries[0].measure.shown if summaries else "perplexity"
+    title = f"{shown[0].upper()}{shown[1:]} by epoch: {corpora}"
+    return line_chart(series, title, "epoch", shown)
+
+
+def run_settings(summaries: Sequence[RunSummary]) -> str:
+    """What each run was trained with, and the command that trains it again, as HTML."""
+    parts = []
+    for name, summary in zip(distinct_names(summaries), summaries, strict=True):
+        config = str(summary.path / "config.toml")
+        again = ["--config", config, "--out", f"{summary.path}-again"]
+        command = shlex.join(["bayesrnn", "train", summary.task, *again])
+        best = (
+            f"; best validation {summary.measure.shown} {summary.measure.text(summary.best_valid)} "
+            f"at epoch {summary.best_epoch}"
+            if summary.best
+            else "; no epoch with a validation figure yet"
+        )
+        said = f"{summary.data}, {summary.method}, {summary.network}, {summary.settings}{best}"
+        lines = "\n".join(map(escaped, summary.config_text.splitlines()))
+        parts.append(
+            f"<h3>{escaped(name)}</h3>\n<p>{escaped(said)}</p>\n"
+            f"<pre><code>{escaped(command)}</code></pre>\n"
+            f"<details><summary>config.toml</summary>\n<pre><code>{lines}</code></pre></details>\n"
+        )
+    return "".join(parts)

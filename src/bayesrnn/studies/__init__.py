@@ -1,0 +1,1 @@
+"""Programs made of everything below: quickstart, bench, reproduce."""

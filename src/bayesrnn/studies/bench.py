@@ -1,0 +1,153 @@
+"""Speed and memory of training, against plain training on the same machine in the same run."""
+
+import multiprocessing
+import statistics
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bayesrnn.data.vocabulary import Vocabulary
+from bayesrnn.errors import ConfigError, MissingExtraError
+from bayesrnn.methods import METHODS
+from bayesrnn.progress import progress_bar, say
+from bayesrnn.runs.start import make_trainer
+from bayesrnn.studies.rivals import RIVALS, installed_rivals
+from bayesrnn.tasks.lm.data import Corpus
+from bayesrnn.tasks.lm.task import LanguageModelTask
+from bayesrnn.training.process import keep_freed_memory
+from bayesrnn.training.run_directory import RunDirectory
+
+VOCABULARY, BATCH, UNROLL = 10_000, 20, 35
+
+Step = Callable[[], object]
+
+
+def bench(
+    steps: int, threads: int | None = None, methods: Sequence[str] = ()
+) -> dict[str, dict[str, float]]:
+    """Time and memory of a training step at medium size, as ratios to `plain`.
+
+    Methods take turns, so that a busy moment of the machine hits all alike. A turn is two steps:
+    methods may share work between two minibatches. The median turn counts. Memory is what a
+    process needs at its peak beyond what it had before the network was made.
+
+    methods: which of them, beside `plain`; all that are installed, if none is named.
+    """
+    if steps < 2:
+        raise ConfigError(f"--steps is {steps}; it has to be 2 or more")
+    if threads is not None:
+        torch.set_num_threads(threads)
+    seconds = _measure_seconds(_names(methods), max(1, steps // 2))
+    names = list(seconds)
+    memory = _peak_memories(names)
+    result = {
+        name: {
+            "ratio": seconds["plain"] / seconds[name],
+            "memory_ratio": memory[name] / memory["plain"],
+            "seconds": seconds[name],
+            "megabytes": memory[name],
+        }
+        for name in names
+    }
+    _print(result, steps)
+    return result
+
+
+def _names(wanted: Sequence[str]) -> list[str]:
+    there = [*METHODS, *installed_rivals()]
+    unknown = [name for name in wanted if name not in there]
+    if unknown:
+        raise ConfigError(f"--methods has {', '.join(unknown)}; there are: {', '.join(there)}")
+    return [name for name in there if not wanted or name in ("plain", *wanted)]
+
+
+def _measure_seconds(names: list[str], turns: int) -> dict[str, float]:
+    with tempfile.TemporaryDirectory() as folder:
+        runners: dict[str, Step] = {}
+        for name in names:
+            try:
+                runners[name] = make_step(name, Path(folder) / name)
+            except MissingExtraError as error:
+                say(f"{name} is left out: {error}")
+        times: dict[str, list[float]] = {name: [] for name in runners}
+        with progress_bar((turns + 1) * len(runners), " turns", "measuring") as bar:
+            for turn in range(turns + 1):
+                for name, step in runners.items():
+                    if name in RIVALS and turn > 1:
+                        continue  # minutes a step: one measured turn has to do
+                    start = time.perf_counter()
+                    step()
+                    step()
+                    if turn:  # the first one warms up
+                        times[name].append((time.perf_counter() - start) / 2)
+                    bar.update()
+    return {name: statistics.median(values) for name, values in times.items()}
+
+
+def make_step(name: str, folder: Path) -> Step:
+    """A function that trains one step of a method, or of another library, at medium size."""
+    generator = torch.Generator().manual_seed(1)
+    text = torch.randint(VOCABULARY, (400 * BATCH * UNROLL,), generator=generator)
+    if name in RIVALS:
+        return RIVALS[name](text, VOCABULARY, BATCH, UNROLL)
+    words = tuple(f"w{number}" for number in range(VOCABULARY))
+    corpus = Corpus("benchmark", Vocabulary(words), text, text[:1000], text[:1000])
+    task = LanguageModelTask()
+    config = task.resolve(
+        {"method": name, "size": "medium", "batch_size": BATCH, "unroll": UNROLL, "device": "cpu"}
+    )
+    return make_trainer(task, config, corpus, RunDirectory(folder), torch.device("cpu")).step
+
+
+def _peak_memories(names: list[str]) -> dict[str, float]:
+    context = multiprocessing.get_context("spawn")
+    memory = {}
+    for name in names:
+        with context.Pool(1) as pool:
+            memory[name] = pool.apply(_peak_memory, (name, torch.get_num_threads()))
+    return memory
+
+
+def _peak_memory(name: str, threads: int) -> float:
+    """Megabytes that training needs at its peak; runs in a process of its own."""
+    keep_freed_memory()
+    torch.set_num_threads(threads)
+    before = _resident_peak()
+    with tempfile.TemporaryDirectory() as folder:
+        step = make_step(name, Path(folder))
+        for _ in range(4):
+            step()
+    return _resident_peak() - before
+
+
+def _resident_peak() -> float:
+    """The largest resident memory of this process so far, in megabytes."""
+    status = Path("/proc/self/status")
+    if status.exists():
+        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
+        return int(line.split()[1]) / 1024
+    import resource
+
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return peak / 2**20 if sys.platform == "darwin" else peak / 1024
+
+
+def _print(result: dict[str, dict[str, Any]], steps: int) -> None:
+    print(
+        f"training at medium size (2x650, {VOCABULARY:,} words, {BATCH} sequences of {UNROLL}), "
+        f"{torch.get_num_threads()} threads, median of {steps} interleaved steps"
+    )
+    print(f"{'':20}{'speed':>8}{'memory':>8}{'s/step':>9}{'MB':>7}")
+    for name, row in result.items():
+        print(
+            f"{name:20}{row['ratio']:7.2f}x{row['memory_ratio']:7.2f}x"
+            f"{row['seconds']:9.3f}{row['megabytes']:7.0f}"
+        )
+    for name in result:
+        if name in RIVALS:
+            print(f"{name}: {RIVALS[name].note}")

@@ -1,0 +1,1 @@
+"""`bayesrnn reproduce`: published results made again."""

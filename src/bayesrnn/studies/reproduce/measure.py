@@ -1,0 +1,214 @@
+"""What a reproduction measures of its runs, each figure once for the same weights."""
+
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+import torch
+
+from bayesrnn.durable import explained, write_durably
+from bayesrnn.errors import RunError
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Bounded
+from bayesrnn.runs.evaluate import evaluate
+from bayesrnn.runs.evaluation import about
+from bayesrnn.runs.summary import read_summary
+from bayesrnn.studies.bench import bench
+from bayesrnn.studies.reproduce.earlier import read_earlier
+from bayesrnn.studies.reproduce.options import PtbRequest
+from bayesrnn.tasks.lm.dynamic_settings import DynamicOptions, choose_settings, dynamic_row
+from bayesrnn.tasks.lm.prune import as_json as pruning_json
+from bayesrnn.tasks.lm.prune import prune_run
+from bayesrnn.tasks.lm.prune_settings import PruneSettings
+from bayesrnn.tasks.lm.task import TrainedLanguageModel
+from bayesrnn.tasks.lm.uncertainty import UncertaintySettings, uncertainty
+from bayesrnn.tasks.lm.uncertainty import as_json as uncertainty_json
+from bayesrnn.training.run_directory import RunDirectory
+
+SPLITS: Final = ("valid", "test")
+DYNAMIC: Final = "dynamic-sgd"
+
+#: Of the draws, and of what is done at random in the benchmarks.
+_SEED = 1
+_BENCH_STEPS = 40
+#: Numbers of draws for which the entropy gap is shown, beside the mean weights and all draws.
+_FEWER_DRAWS = (1, 2, 5)
+
+
+def missing_results(trained: TrainedLanguageModel, request: PtbRequest) -> list[tuple[str, str]]:
+    """The split and the way of prediction of each result that the run's folder does not have."""
+    return [
+        (split, way)
+        for split in SPLITS
+        for way in _ways(trained, request)
+        if not _is_there(trained, split, way)
+    ]
+
+
+def evaluate_missing(trained: TrainedLanguageModel, request: PtbRequest) -> None:
+    """Measure what is missing, with the text in one piece, and keep it in the run's folder."""
+    draws = differing_draws(trained, request)
+    for split, way in missing_results(trained, request):
+        if _is_there(trained, split, way):
+            continue  # one evaluation may give several rows
+        if way == DYNAMIC:
+            _evaluate_dynamic(trained, split)
+        else:
+            samples = 0 if way == "mean" and not isinstance(trained.method, Bounded) else draws
+            evaluate(trained.path, split, samples, seed=_SEED, device=request.device)
+
+
+def differing_draws(trained: TrainedLanguageModel, request: PtbRequest) -> int:
+    """How many draws there are to average over; 0 where all would be the same network."""
+    members = trained.method.members(trained.net)
+    if trained.method.draws_differ:
+        return max(request.samples, members)
+    return members if members > 1 else 0
+
+
+def _ways(trained: TrainedLanguageModel, request: PtbRequest) -> list[str]:
+    draws = 0 if "draws" in request.skip else differing_draws(trained, request)
+    return [
+        "mean",
+        *([f"samples{draws}"] if draws else []),
+        *(["bound"] if isinstance(trained.method, Bounded) else []),
+        *([DYNAMIC] if "dynamic" not in request.skip else []),
+    ]
+
+
+def _is_there(trained: TrainedLanguageModel, split: str, way: str) -> bool:
+    """Whether the run has the result, exact, and of the same weights and settings."""
+    found = read_summary(trained.path).results.get(f"{split}-{way}", {})
+    same = found.get("step") == trained.step and found.get("streams") == 1
+    if way == DYNAMIC:
+        settings = choose_settings(trained.path, DynamicOptions())
+        return same and found.get("dynamic") == settings.numbers()
+    return same and found.get("seed") == _SEED
+
+
+def _evaluate_dynamic(trained: TrainedLanguageModel, split: str) -> None:
+    """As `evaluate` with `dynamic`, without reading the text another time for the mean weights."""
+    corpus = trained.corpus()
+    text = getattr(corpus, split).to(trained.device)
+    row = dynamic_row(trained, corpus, text, choose_settings(trained.path, DynamicOptions()))
+    result = {**about(trained, split, _SEED), "corpus": " ".join(trained.config.corpus), **row}
+    RunDirectory(trained.path).write_result(f"{split}-{row['inference']}", result)
+
+
+@dataclass(frozen=True)
+class Part:
+    """A measurement of a run beside its perplexities, kept in the run's folder.
+
+    settings: all that the figures depend on, beside the weights.
+    """
+
+    name: str
+    label: str
+    settings: Callable[[TrainedLanguageModel, PtbRequest], Any]
+    measure: Callable[[TrainedLanguageModel, PtbRequest], Any]
+
+    def is_there(self, trained: TrainedLanguageModel, request: PtbRequest) -> bool:
+        """Whether it was measured already."""
+        path = part_file(request, self.name, trained.path.name)
+        return part_is_there(path, self._key(trained, request))
+
+    def do(self, trained: TrainedLanguageModel, request: PtbRequest) -> None:
+        """Measure it, and keep it."""
+        path = part_file(request, self.name, trained.path.name)
+        write_part(path, self._key(trained, request), self.measure(trained, request))
+
+    def _key(self, trained: TrainedLanguageModel, request: PtbRequest) -> dict[str, Any]:
+        return {"step": trained.step, "settings": asdict(self.settings(trained, request))}
+
+
+def _entropy_settings(trained: TrainedLanguageModel, request: PtbRequest) -> UncertaintySettings:
+    """With the numbers of draws that an earlier call has measured, so that none is lost."""
+    draws = 0 if "draws" in request.skip else differing_draws(trained, request)
+    fewer = [number for number in _FEWER_DRAWS if number < draws]
+    kept = read_part(part_file(request, "entropy", trained.path.name))
+    there = kept[0].get("settings", {}).get("samples", ()) if kept else ()
+    samples = tuple(sorted({0, *fewer, draws, *there}))
+    return UncertaintySettings(samples, only_reversed=True, bootstrap=0, seed=_SEED)
+
+
+def _entropy(trained: TrainedLanguageModel, request: PtbRequest) -> Any:
+    settings = _entropy_settings(trained, request)
+    return uncertainty_json(uncertainty([trained.path], settings, device=request.device))[0]
+
+
+def _pruning(trained: TrainedLanguageModel, request: PtbRequest) -> Any:
+    kept = pruning_json(prune_run(trained, _PRUNE_SETTINGS)[0])
+    return {name: kept[name] for name in ("weights", "curves", "quality")}
+
+
+_PRUNE_SETTINGS = PruneSettings(keep_quality=0.01, seed=_SEED)
+
+RUN_PARTS: Final = (
+    Part("entropy", "entropy gap", _entropy_settings, _entropy),
+    Part("pruning", "dropping weights", lambda *_: _PRUNE_SETTINGS, _pruning),
+)
+
+
+def forget_results(request: PtbRequest, run: Path) -> None:
+    """Remove what was measured of weights that are gone, before others take their place."""
+    parts = [part_file(request, part.name, run.name) for part in RUN_PARTS]
+    with explained(f"remove earlier results of {run}", "see that it can be written to"):
+        for path in (*run.glob("results/*.json"), *parts):
+            path.unlink(missing_ok=True)
+
+
+def speed_key(request: PtbRequest) -> dict[str, Any]:
+    """What the speeds depend on, with the methods of earlier calls and then those asked for.
+
+    Speeds are ratios of one measurement, so that all are measured again where one is missing.
+    """
+    kept = read_part(part_file(request, "bench"))
+    names = read_earlier(request.out).speeds if kept is None else kept[0].get("methods", ())
+    earlier = [name for name in names if name in METHODS]
+    methods = list(dict.fromkeys([*earlier, *request.methods]))
+    return {"methods": methods, "steps": _BENCH_STEPS, "threads": torch.get_num_threads()}
+
+
+def speeds_are_there(request: PtbRequest, key: Mapping[str, Any]) -> bool:
+    """Whether they were measured; those of an earlier report count, however it measured them."""
+    path = part_file(request, "bench")
+    if path.exists():
+        return part_is_there(path, key)
+    speeds = read_earlier(request.out).speeds
+    return bool(speeds) and all(method in speeds for method in key["methods"])
+
+
+def measure_speed(request: PtbRequest, key: Mapping[str, Any]) -> None:
+    """Measure the speed of training as the key says, and keep it."""
+    found = bench(key["steps"], key["threads"], key["methods"])
+    write_part(part_file(request, "bench"), key, found)
+
+
+def part_file(request: PtbRequest, part: str, run: str = "") -> Path:
+    """The file that keeps a part: of a run, or of the whole reproduction."""
+    return request.out / run / f"{part}.json"
+
+
+def read_part(path: Path) -> tuple[Mapping[str, Any], Any] | None:
+    """The key and the figures of a part that was measured; None if there is none."""
+    try:
+        with explained(f"read {path}", "see that it can be read"):
+            kept = json.loads(path.read_bytes()) if path.exists() else None
+        return None if kept is None else (kept["key"], kept["found"])
+    except (ValueError, TypeError, KeyError):
+        raise RunError(f"{path} is damaged; remove it, and it will be measured again") from None
+
+
+def part_is_there(path: Path, key: Mapping[str, Any]) -> bool:
+    """Whether the part was measured with this key."""
+    kept = read_part(path)
+    return kept is not None and kept[0] == json.loads(json.dumps(key))
+
+
+def write_part(path: Path, key: Mapping[str, Any], found: Any) -> None:
+    """Keep the figures of a part with its key."""
+    with explained(f"make {path.parent}", "give another --out"):
+        path.parent.mkdir(parents=True, exist_ok=True)
+    write_durably(path, (json.dumps({"key": key, "found": found}, indent=2) + "\n").encode())

@@ -1,0 +1,177 @@
+"""Results on Penn Treebank as charts, each of which can be a file of its own."""
+
+from collections.abc import Callable, Sequence
+
+from bayesrnn.report.axes import draw_axis, even_axis, share_axis, value_axis
+from bayesrnn.report.chart import Series, line_chart
+from bayesrnn.report.page import Section, document
+from bayesrnn.report.table import Table, markdown_text
+from bayesrnn.report.text import escaped
+from bayesrnn.runs.compare import curves, run_settings
+from bayesrnn.studies.reproduce.published import PRUNED_SHARE
+from bayesrnn.studies.reproduce.results import GapLevel, ReproducedRun, Reproduction
+from bayesrnn.studies.reproduce.tables import (
+    epoch_table,
+    first_epoch_table,
+    gap_table,
+    pruning_table,
+    results_table,
+    speed_table,
+)
+
+
+def reproduction_charts(found: Reproduction) -> dict[str, str]:
+    """SVG pictures by the name of their file; those for which there are figures."""
+    runs = found.runs
+    charts: dict[str, str] = {}
+    if any(run.summary.points for run in runs):
+        charts["curves.svg"] = curves([run.summary for run in runs])
+    if any(run.gaps for run in runs):
+        title = "Entropy gap, reversed test text"
+        charts["entropy-gap.svg"] = _by_draws(runs, title, "gap (nats)", lambda level: level.gap)
+        title = "Negative log-likelihood, test text"
+        charts["likelihood.svg"] = _by_draws(runs, title, "NLL (nats)", lambda level: level.nll)
+    if any(run.pruning is not None for run in runs):
+        charts["pruning.svg"] = _pruning(runs)
+    return charts
+
+
+def _by_draws(
+    runs: Sequence[ReproducedRun], title: str, label: str, figure: Callable[[GapLevel], float]
+) -> str:
+    """A figure against the number of draws; the mean weights (0) are joined to none."""
+
+    def points(levels: Sequence[GapLevel]) -> list[tuple[float, float | None]]:
+        mean = [(0, figure(level)) for level in levels if level.samples == 0]
+        drawn = [(level.samples, figure(level)) for level in levels if level.samples]
+        return [*mean, (0, None), *drawn]
+
+    return line_chart(
+        [Series(run.name, points(run.gaps)) for run in runs],
+        title,
+        "draws",
+        label,
+        x=draw_axis,
+        y=even_axis,
+        empty="no figures",
+        height=320,
+    )
+
+
+def _pruning(runs: Sequence[ReproducedRun]) -> str:
+    """Perplexity by the share that is dropped; hollow marks are 1% above the full network.
+
+    Weights are ranked by |mean| / sigma, or by their size where there is no sigma.
+    """
+    pruned = [(run.name, run.pruning) for run in runs if run.pruning is not None]
+    values = [v for _, found in pruned for v in found.curve.values() if v is not None]
+    series = [Series(name, list(found.curve.items())) for name, found in pruned]
+    series += [Series(name, [found.within], dashed=True) for name, found in pruned]
+    edge = [(PRUNED_SHARE, one(values)) for one in (min, max) if values]
+    return line_chart(
+        [*series, Series(f"{PRUNED_SHARE:.0%} dropped", edge)],
+        "Perplexity without the lowest-ranked weights, validation text",
+        "share of the weights dropped",
+        "perplexity",
+        x=share_axis,
+        y=value_axis,
+        solid="by share",
+        dashed="+1%",
+        empty="no figures",
+    )
+
+
+_DIFFERS = "What differs from the published set-up"
+_NOT_SO = "Runs with other settings than asked for"
+
+
+def reproduction_markdown(found: Reproduction) -> str:
+    """The tables and what has to be said with them, as a Markdown file.
+
+    It shows the pictures of `reproduction_charts`, which are to be files in the same folder.
+    """
+    parts = [f"# {_title(found)}\n", f"    {found.command}\n", results_table(found).markdown()]
+    for title, lines in _lists(found):
+        parts.append(f"## {title}\n\n" + "".join(f"- {markdown_text(line)}\n" for line in lines))
+    charts = reproduction_charts(found)
+    for title, table in _tables(found):
+        pictures = [f"![{title}]({name})\n" for name in _CHARTS.get(title, ()) if name in charts]
+        parts += [f"## {title}\n", *pictures, table.markdown()]
+    settings = [f"- {markdown_text(_said(run))}\n" for run in found.runs]
+    made = f"Written by {markdown_text(found.made_with)}.\n"
+    return "\n".join([*parts, f"## Settings\n\n{''.join(settings)}", made])
+
+
+def reproduction_page(found: Reproduction) -> str:
+    """The same as one HTML file, pictures included; it needs no other file."""
+    summaries = [run.summary for run in found.runs]
+    command = f"<pre><code>{escaped(found.command)}</code></pre>\n"
+    charts = reproduction_charts(found)
+    sections = [
+        Section("Results", results_table(found).html() + command),
+        *(Section(title, _html_list(lines)) for title, lines in _lists(found)),
+    ]
+    for title, table in _tables(found):
+        pictures = "".join(charts.get(name, "") for name in _CHARTS.get(title, ()))
+        sections.append(Section(title, pictures + table.html()))
+    made = f'<p class="note">Written by {escaped(found.made_with)}.</p>\n'
+    settings = Section("Settings, and how to run it again", run_settings(summaries) + made)
+    return document(_title(found), [*sections, settings])
+
+
+_CURVES = "Learning curves"
+_GAP = "Entropy gap to the reversed test text"
+_PRUNING = "Dropping weights"
+
+#: The charts that belong to a table, by its title.
+_CHARTS = {
+    _CURVES: ("curves.svg",),
+    _GAP: ("entropy-gap.svg", "likelihood.svg"),
+    _PRUNING: ("pruning.svg",),
+}
+
+
+def _title(found: Reproduction) -> str:
+    return f"Penn Treebank, size {found.size}: ours and published"
+
+
+def _tables(found: Reproduction) -> list[tuple[str, Table]]:
+    """Titles and tables beside the results; those for which there are figures."""
+    tables = {
+        _CURVES: epoch_table(found),
+        "After one epoch": first_epoch_table(found),
+        _GAP: gap_table(found),
+        _PRUNING: pruning_table(found),
+        "Speed of training": speed_table(found),
+    }
+    return [(title, table) for title, table in tables.items() if table is not None]
+
+
+def _lists(found: Reproduction) -> list[tuple[str, list[str]]]:
+    """Titles and lines; those for which there is something to say."""
+    departures = _same_said(found.runs, lambda run: run.departures)
+    asked = _same_said(found.runs, lambda run: run.asked)
+    skipped = [f"left out: {', '.join(found.skipped)}"] if found.skipped else []
+    lists = [(_DIFFERS, departures), (_NOT_SO, asked), ("Not measured", skipped)]
+    return [(title, lines) for title, lines in lists if lines]
+
+
+def _same_said(
+    runs: Sequence[ReproducedRun], lines: Callable[[ReproducedRun], tuple[str, ...]]
+) -> list[str]:
+    """One line for the runs of which the same is to be said."""
+    names: dict[tuple[str, ...], list[str]] = {}
+    for run in runs:
+        if lines(run):
+            names.setdefault(lines(run), []).append(run.name)
+    return [f"{', '.join(who)}: {'; '.join(said)}" for said, who in names.items()]
+
+
+def _said(run: ReproducedRun) -> str:
+    summary = run.summary
+    done = f"{summary.epochs_done} of {run.epochs} epochs done"
+    return f"{run.name}: {summary.method}, {summary.network}, {summary.settings}; {done}"
+
+
+def _html_list(lines: Sequence[str]) -> str:
+    return f"<ul>\n{''.join(f'<li>{escaped(line)}</li>' for line in lines)}\n</ul>\n"

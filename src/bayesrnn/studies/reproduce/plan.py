@@ -1,0 +1,185 @@
+"""The steps of a reproduction: what is done already, what is to do, and how long it may take."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Final
+
+from bayesrnn.errors import ConfigError
+from bayesrnn.random import RandomStreams
+from bayesrnn.runs.load import make_method
+from bayesrnn.studies.reproduce.measure import (
+    RUN_PARTS,
+    Part,
+    evaluate_missing,
+    forget_results,
+    measure_speed,
+    missing_results,
+    speed_key,
+    speeds_are_there,
+)
+from bayesrnn.studies.reproduce.options import PtbRequest
+from bayesrnn.studies.reproduce.runs import (
+    RunState,
+    not_begun,
+    read_states,
+    starts_anew,
+    train,
+    unlike_asked,
+)
+from bayesrnn.tasks.lm.task import TrainedLanguageModel, load_language_model
+from bayesrnn.training.checkpoints import CheckpointStore
+
+#: Words of an epoch, and of the validation and the test text together.
+_EPOCH, _READ = 929_589, 156_188
+
+#: Words a second of training on two cores, by size, where no run says better.
+_TRAINING_SPEEDS: Final = {"tiny": 6000, "small": 4000, "medium": 1100, "large": 250}
+#: How many times as fast a text is read, in one piece or in parts side by side, and how many times
+#: as fast dynamic evaluation goes; as measured at small size.
+_READING, _SIDE_BY_SIDE, _DYNAMIC = 1.2, 2.7, 0.08
+_SLOWER: Final = {"sharpened": 0.5}
+
+#: Networks that the curves of dropping weights read the validation text with.
+_PRUNED_NETWORKS = 42
+_BENCH_SECONDS = 120
+
+
+@dataclass(frozen=True)
+class Step:
+    """A piece of the work: how long it may take, roughly, and what does it; None if it is done.
+
+    run: the run that it belongs to; empty for what belongs to none.
+    trains: whether it trains that run, so that without it nothing can be measured.
+    """
+
+    label: str
+    seconds: float
+    do: Callable[[], None] | None
+    run: str = ""
+    trains: bool = False
+
+    @property
+    def done(self) -> bool:
+        """Whether there is nothing left to do."""
+        return self.do is None
+
+
+def make_plan(request: PtbRequest) -> list[Step]:
+    """All steps in their order, those that are done already included."""
+    states = read_states(request)
+    if "training" in request.skip and all(state.saved is None for state in states):
+        raise ConfigError(
+            f"--skip has training, and {request.out} has none of the runs; leave it out to train "
+            "them, or give the --out that has them"
+        )
+    steps = [step for state in states for step in _run_steps(request, state)]
+    if "bench" not in request.skip:
+        # Made now: training may yet change the number of threads to that of a run.
+        key = speed_key(request)
+        label = f"speed of training of {', '.join(key['methods'])}"
+        done = speeds_are_there(request, key)
+        seconds = _BENCH_SECONDS * len(key["methods"])
+        steps.append(Step(label, seconds, None if done else partial(measure_speed, request, key)))
+    return steps
+
+
+def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
+    """The steps of one run: train, evaluate, and the parts that are kept apart."""
+    anew = ""
+    if starts_anew(request, state):
+        anew = ", anew: the weights are gone, the log and the figures are replaced"
+        state = not_begun(state.path, state.wanted)
+    elif state.kept:
+        said = f"{state.epochs_done} of {state.epochs} epochs done, the weights are gone"
+        return [Step(f"keep the figures of {state.name}: {said}", 0, None, state.name)]
+    if state.saved is None and "training" in request.skip:
+        return []
+    trains = not state.complete and "training" not in request.skip
+    speed = _training_speed(state)
+    steps = []
+    if trains or state.complete:
+        left = (state.epochs - state.epochs_done) * _EPOCH / speed
+        verb = "continue" if trains and state.saved is not None else "train"
+        unlike = ", with other settings than asked for" if unlike_asked(state) else ""
+        so_far = f"{state.epochs_done} of {state.epochs} epochs done"
+        label = f"{verb} {state.name}: {so_far}{unlike}{anew}"
+        do_train = partial(_train, request, state) if trains else None
+        steps.append(Step(label, left, do_train, state.name, trains=True))
+    # What is measured belongs to weights that are still to change, or to those that are there.
+    trained = None if trains else _load(request, state)
+    lacking = None if trained is None else missing_results(trained, request)
+    what = ", ".join(" ".join(one) for one in lacking or ()) or "validation and test text"
+    reading = _networks(request, state) * _READ / (_READING * speed)
+    dynamic = 0 if "dynamic" in request.skip else _READ / (_DYNAMIC * speed)
+    do = None if lacking == [] else partial(_evaluate, request, state)
+    steps.append(Step(f"evaluate {state.name}: {what}", reading + dynamic, do, state.name))
+    for part in RUN_PARTS:
+        if part.name not in request.skip:
+            done = trained is not None and part.is_there(trained, request)
+            measure = None if done else partial(_measure, request, state, part)
+            label = f"{part.label} of {state.name}"
+            pruning = _PRUNED_NETWORKS * _READ / 2 / (_SIDE_BY_SIDE * speed)
+            seconds = pruning if part.name == "pruning" else reading
+            steps.append(Step(label, seconds, measure, state.name))
+    return steps
+
+
+def _train(request: PtbRequest, state: RunState) -> None:
+    if state.saved is None:
+        forget_results(request, state.path)
+        CheckpointStore(state.path).forget()
+    train(request, state)
+
+
+def _load(request: PtbRequest, state: RunState) -> TrainedLanguageModel:
+    return load_language_model(state.path, device=request.device)
+
+
+def _evaluate(request: PtbRequest, state: RunState) -> None:
+    evaluate_missing(_load(request, state), request)
+
+
+def _measure(request: PtbRequest, state: RunState, part: Part) -> None:
+    trained = _load(request, state)
+    if not part.is_there(trained, request):
+        part.do(trained, request)
+
+
+def _networks(request: PtbRequest, state: RunState) -> int:
+    """How many networks read a text, about: the mean weights and all that are averaged."""
+    config = state.config
+    method = make_method(config, RandomStreams(config.seed))
+    averaged = request.samples if method.draws_differ else method.rounds - 1
+    return 1 if "draws" in request.skip else 1 + averaged
+
+
+def _training_speed(state: RunState) -> float:
+    """Words a second: what the run itself says, or else by its size."""
+    if state.summary is not None and state.summary.items_per_second:
+        return state.summary.items_per_second
+    config = state.wanted
+    return _TRAINING_SPEEDS[config.size] * _SLOWER.get(config.method, 1.0)
+
+
+def plan_text(steps: Sequence[Step], command: str) -> str:
+    """The plan for the screen."""
+    to_do = [step for step in steps if not step.done]
+    lines = [
+        f"{'done ' if step.done else 'to do'}  {_duration(step):>9}  {step.label}" for step in steps
+    ]
+    total = _in_words(sum(step.seconds for step in to_do))
+    said = f"{len(to_do)} of {len(steps)} steps to do"
+    return "\n".join(
+        [*lines, f"{said}, about {total} on two cores: {command}" if to_do else "all is done"]
+    )
+
+
+def _duration(step: Step) -> str:
+    return "" if step.done else _in_words(step.seconds)
+
+
+def _in_words(seconds: float) -> str:
+    if seconds < 5400:
+        return f"{max(1, round(seconds / 60))} min"
+    return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

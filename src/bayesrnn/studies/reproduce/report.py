@@ -1,0 +1,179 @@
+"""From the folders of a reproduction to its page and its Markdown file."""
+
+import json
+import platform
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+import torch
+
+from bayesrnn import __version__
+from bayesrnn.durable import explained, write_durably
+from bayesrnn.methods import METHODS
+from bayesrnn.runs.output import write_text
+from bayesrnn.studies.reproduce.earlier import VALUES, EarlierReport, read_earlier
+from bayesrnn.studies.reproduce.measure import DYNAMIC, SPLITS, part_file, read_part
+from bayesrnn.studies.reproduce.options import PtbRequest
+from bayesrnn.studies.reproduce.page import (
+    reproduction_charts,
+    reproduction_markdown,
+    reproduction_page,
+)
+from bayesrnn.studies.reproduce.results import (
+    GapLevel,
+    PruningFigures,
+    ReproducedRun,
+    Reproduction,
+    Speed,
+    reproduction_values,
+)
+from bayesrnn.studies.reproduce.runs import (
+    RunState,
+    read_shown_states,
+    settings_key,
+    unlike_asked,
+    unlike_published,
+)
+from bayesrnn.tasks.lm.prune import MAGNITUDE, SIGNAL_TO_NOISE
+from bayesrnn.tasks.lm.uncertainty import REVERSED
+from bayesrnn.training.checkpoints import CheckpointStore
+
+
+def write_report(request: PtbRequest, command: str) -> Reproduction:
+    """Write the page, the Markdown file with its pictures, and a JSON file; gives what is there."""
+    found = gather(request, command)
+    # First and durably: of runs whose weights are gone, nothing else may have the figures.
+    values = json.dumps(reproduction_values(found), indent=2) + "\n"
+    with explained(f"make {request.out}", "give another --out"):
+        request.out.mkdir(parents=True, exist_ok=True)
+    write_durably(request.out / VALUES, values.encode())
+    for name, chart in reproduction_charts(found).items():
+        write_text(chart, request.out / name)
+    write_text(reproduction_markdown(found), request.out / "results.md")
+    write_text(reproduction_page(found), request.out / "results.html")
+    return found
+
+
+def gather(request: PtbRequest, command: str) -> Reproduction:
+    """All figures that the folders hold."""
+    states, earlier = read_shown_states(request), read_earlier(request.out)
+    runs = [made for state in states if (made := _run(request, state, earlier)) is not None]
+    speeds = _speeds(request) or earlier.speeds
+    shown = [run.name for run in runs]
+    return Reproduction(
+        size=request.size,
+        command=command,
+        made_with=_made_with(),
+        runs=runs,
+        missing=[state.name for state in states if state.saved is None],
+        skipped=_not_measured(request.skip, runs, bool(speeds)),
+        speeds=speeds,
+        not_shown=[said for name, said in earlier.runs.items() if name not in shown],
+    )
+
+
+def _made_with() -> str:
+    python, processor = platform.python_version(), f"{platform.system()} {platform.machine()}"
+    return f"bayesrnn {__version__}, torch {torch.__version__}, Python {python}, {processor}"
+
+
+def _speeds(request: PtbRequest) -> dict[str, Speed]:
+    kept = read_part(part_file(request, "bench"))
+    found = {} if kept is None else kept[1]
+    return {name: Speed(one["ratio"], one["memory_ratio"]) for name, one in found.items()}
+
+
+def _run(request: PtbRequest, state: RunState, earlier: EarlierReport) -> ReproducedRun | None:
+    if state.saved is None or state.summary is None:
+        return None
+    run = ReproducedRun(
+        summary=state.summary,
+        seed=state.saved.seed,
+        epochs=state.epochs,
+        settings=settings_key(state.saved),
+        one_network=METHODS[state.saved.method].mean_label,
+        asked=unlike_asked(state),
+        departures=unlike_published(state.saved),
+    )
+    if state.kept:
+        best = state.summary.best
+        own = _measured(request, run, best.step if best else 0)
+        return replace(earlier.complete(own), kept=True)
+    store = CheckpointStore(state.path)
+    return _measured(request, run, store.step("best" if store.exists("best") else "last"))
+
+
+def _measured(request: PtbRequest, run: ReproducedRun, step: int) -> ReproducedRun:
+    """The run with what its folder has of the weights of this step."""
+    results = {
+        name: result
+        for name, result in run.summary.results.items()
+        if result.get("step") == step and result.get("streams") == 1
+    }
+    draws = _draws(results, request.samples)
+    names = {"mean": "mean", "dynamic": DYNAMIC, "draws": f"samples{draws}", "bound": "bound"}
+    rows = {f"{s}-{shown}": f"{s}-{kept}" for s in SPLITS for shown, kept in names.items()}
+    labels = [results[name]["label"] for name in sorted(results) if name.endswith(DYNAMIC)]
+    gaps = _part(request, "entropy", run.name, step)
+    pruning = _part(request, "pruning", run.name, step)
+    return replace(
+        run,
+        figures={
+            shown: value
+            for shown, kept in rows.items()
+            if kept in results and (value := run.summary.figure(results[kept])) is not None
+        },
+        draws=draws,
+        dynamic=" and ".join(dict.fromkeys(label.removeprefix("dynamic ") for label in labels)),
+        gaps=_gaps(gaps) if gaps else (),
+        pruning=_pruning(pruning) if pruning else None,
+    )
+
+
+def _draws(results: Mapping[str, Mapping[str, Any]], wanted: int) -> int:
+    """The number of draws to show: the wanted one, or else the largest there is."""
+    there = {int(r["samples"]) for r in results.values() if r["samples"]}
+    return wanted if wanted in there else max(there, default=0)
+
+
+def _not_measured(skip: Collection[str], runs: Sequence[ReproducedRun], speeds: bool) -> list[str]:
+    """The parts that were left out and of which earlier calls have no figures either."""
+    there = {
+        "draws": any("test-draws" in run.figures for run in runs),
+        "dynamic": any("test-dynamic" in run.figures for run in runs),
+        "entropy": any(run.gaps for run in runs),
+        "pruning": any(run.pruning is not None for run in runs),
+        "bench": speeds,
+    }
+    return [part for part, measured in there.items() if part in skip and not measured]
+
+
+def _part(request: PtbRequest, part: str, run: str, step: int) -> Any:
+    """The figures of a part, if they are of the weights of this step."""
+    kept = read_part(part_file(request, part, run))
+    return kept[1] if kept is not None and kept[0].get("step") == step else None
+
+
+def _gaps(found: Mapping[str, Any]) -> tuple[GapLevel, ...]:
+    scaled = {level["samples"]: level["shifts"][REVERSED]["gap"] for level in found["scaled"]}
+    return tuple(
+        GapLevel(
+            samples=level["samples"],
+            nll=level["regular"]["nll"],
+            entropy=level["regular"]["entropy"],
+            gap=level["shifts"][REVERSED]["gap"],
+            scaled_gap=scaled.get(level["samples"]),
+        )
+        for level in found["levels"]
+    )
+
+
+def _pruning(found: Mapping[str, Any]) -> PruningFigures:
+    def curve(order: str) -> dict[float, float | None]:
+        points = found["curves"].get(order, ())
+        return {point["fraction"]: point["perplexity"] for point in points}
+
+    kept = found["quality"]
+    share = kept["dropped"] / found["weights"]
+    return PruningFigures(curve(SIGNAL_TO_NOISE), curve(MAGNITUDE), (share, kept["perplexity"]))

@@ -1,0 +1,175 @@
+"""What a reproduction of published results has found, as plain values."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
+from typing import Any
+
+from bayesrnn.runs.summary import RunSummary
+
+
+@dataclass(frozen=True)
+class GapLevel:
+    """The entropy gap with so many draws, 0 for the mean weights, in nats a word.
+
+    scaled_gap: with the temperature that suits the validation text best; None where not measured.
+    """
+
+    samples: int
+    nll: float
+    entropy: float
+    gap: float
+    scaled_gap: float | None
+
+
+@dataclass(frozen=True)
+class PruningFigures:
+    """What dropping weights costs on the validation text.
+
+    by_ratio, by_magnitude: perplexities by the share that is dropped, lowest |mean| / sigma or
+        smallest weights first; None for one that is not finite. Where there is no sigma, nothing
+        is dropped by ratio.
+    within: the largest share that costs at most 1% in perplexity, and the perplexity there.
+    """
+
+    by_ratio: Mapping[float, float | None]
+    by_magnitude: Mapping[float, float | None]
+    within: tuple[float, float]
+
+    @property
+    def curve(self) -> Mapping[float, float | None]:
+        """By the order that `within` is of: the ratio, or magnitude for weights without sigma."""
+        return self.by_ratio or self.by_magnitude
+
+
+@dataclass(frozen=True)
+class ReproducedRun:
+    """One run of the reproduction.
+
+    epochs: those planned, in all rounds of the method.
+    settings: what tells runs apart that only differ in their seed from those that differ in more.
+    figures: perplexities at the best epoch, by "valid-mean", "test-draws" and the like.
+    draws: how many are behind the averaged ones.
+    one_network: what predicts without draws, in words.
+    dynamic: the settings of dynamic evaluation in words.
+    asked: what is different from what was asked for.
+    departures: what is different from the published set-up.
+    kept: whether the weights are gone, so that there is no more than what was measured before.
+    """
+
+    summary: RunSummary
+    seed: int
+    epochs: int
+    settings: str
+    figures: Mapping[str, float] = field(default_factory=dict)
+    draws: int = 0
+    one_network: str = "mean weights"
+    dynamic: str = ""
+    asked: tuple[str, ...] = ()
+    departures: tuple[str, ...] = ()
+    gaps: tuple[GapLevel, ...] = ()
+    pruning: PruningFigures | None = None
+    kept: bool = False
+
+    @property
+    def name(self) -> str:
+        """The name of the run's folder."""
+        return self.summary.name
+
+    @property
+    def finished(self) -> bool:
+        """Whether all epochs are done."""
+        return self.summary.epochs_done >= self.epochs
+
+
+@dataclass(frozen=True)
+class Speed:
+    """Training at medium size against plain training: steps a second, and memory at the peak."""
+
+    ratio: float
+    memory_ratio: float
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """All that was found.
+
+    made_with: the program and what it ran on, at the time of this report.
+    missing: runs that were asked for and are not begun.
+    skipped: what was left out, and never measured.
+    not_shown: what an earlier report said of other runs, to be said on in the next one.
+    """
+
+    size: str
+    command: str
+    runs: Sequence[ReproducedRun]
+    made_with: str = ""
+    missing: Sequence[str] = ()
+    skipped: Sequence[str] = ()
+    speeds: Mapping[str, Speed] = field(default_factory=dict)
+    not_shown: Sequence[Mapping[str, Any]] = ()
+
+
+def reproduction_values(found: Reproduction) -> dict[str, Any]:
+    """All of it as plain values, for a JSON file."""
+    return {
+        "size": found.size,
+        "command": found.command,
+        "made_with": found.made_with,
+        "runs": [_run_values(run) for run in found.runs],
+        "not_shown": list(found.not_shown),
+        "missing": list(found.missing),
+        "not_measured": list(found.skipped),
+        "speeds": {method: asdict(speed) for method, speed in found.speeds.items()},
+    }
+
+
+def _run_values(run: ReproducedRun) -> dict[str, Any]:
+    summary, pruning = run.summary, run.pruning
+    return {
+        "name": run.name,
+        "method": summary.method,
+        "network": summary.network,
+        "seed": run.seed,
+        "epochs": run.epochs,
+        "epochs_done": summary.epochs_done,
+        "best_epoch": summary.best_epoch,
+        "perplexities": dict(run.figures),
+        "draws": run.draws,
+        "dynamic": run.dynamic,
+        "unlike_asked": list(run.asked),
+        "unlike_published": list(run.departures),
+        "epoch_by_epoch": epoch_values(summary),
+        "entropy_gaps": [asdict(level) for level in run.gaps],
+        "pruning": pruning
+        and {
+            "by_ratio": [list(point) for point in pruning.by_ratio.items()],
+            "by_magnitude": [list(point) for point in pruning.by_magnitude.items()],
+            "within_1_percent": list(pruning.within),
+        },
+    }
+
+
+def epoch_values(summary: RunSummary) -> list[dict[str, Any]]:
+    """The figures after each epoch as plain values."""
+    return [
+        {"epoch": point.epoch, "train": point.train, "valid": point.valid}
+        for point in summary.points
+    ]
+
+
+def with_kept_figures(run: ReproducedRun, values: Mapping[str, Any]) -> ReproducedRun:
+    """The run with all that was measured of it, as `reproduction_values` wrote it."""
+    pruning = values["pruning"]
+    return replace(
+        run,
+        figures={name: float(value) for name, value in values["perplexities"].items()},
+        draws=values["draws"],
+        dynamic=values["dynamic"],
+        gaps=tuple(GapLevel(**level) for level in values["entropy_gaps"]),
+        pruning=pruning
+        and PruningFigures(
+            by_ratio=dict(pruning["by_ratio"]),
+            by_magnitude=dict(pruning["by_magnitude"]),
+            within=tuple(pruning["within_1_percent"]),
+        ),
+    )

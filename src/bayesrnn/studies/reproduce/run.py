@@ -1,0 +1,126 @@
+"""`bayesrnn reproduce ptb`: train what is missing, measure what is missing, write it up."""
+
+import signal
+from collections.abc import Sequence
+
+import torch
+
+from bayesrnn.errors import BayesRNNError, RunError
+from bayesrnn.progress import say
+from bayesrnn.studies.reproduce.earlier import read_earlier
+from bayesrnn.studies.reproduce.options import PtbOptions, PtbRequest
+from bayesrnn.studies.reproduce.plan import Step, make_plan, plan_text
+from bayesrnn.studies.reproduce.report import gather, write_report
+from bayesrnn.studies.reproduce.runs import RunState, read_states, starts_anew, unlike_asked
+from bayesrnn.studies.reproduce.tables import results_table
+from bayesrnn.tasks.lm.data import load_corpus
+from bayesrnn.training.process import Interrupted
+
+_WIDTH = 160
+
+
+def reproduce_ptb(options: PtbOptions) -> str:
+    """Do what is to be done and give the table; for a dry run, say what would be done."""
+    request, command = options.request(), options.command()
+    _require_data(request)
+    _require_readable(request, command)
+    if request.threads is not None:
+        torch.set_num_threads(request.threads)
+    steps = make_plan(request)
+    if options.dry_run:
+        return plan_text(steps, command)
+    for state in read_states(request):
+        _tell(request, state)
+    failed = _work(request, [step for step in steps if not step.done], command)
+    if failed:
+        raise RunError(
+            f"{len(failed)} of the steps failed, the others are done: {'; '.join(failed)}. Leave "
+            "out what cannot be done with --methods or --skip, find a rate for dynamic evaluation "
+            "with `bayesrnn tune-dynamic`, or put a run of `bayesrnn train lm` with options of "
+            f"your own in the place of one; then go on with: {command}"
+        )
+    found = write_report(request, command)
+    table = results_table(found).text(_WIDTH)
+    return f"{table}\nall of it: {request.out / 'results.html'} and {request.out / 'results.md'}"
+
+
+def _tell(request: PtbRequest, state: RunState) -> None:
+    """Say what the user may not expect of a run that is there."""
+    if starts_anew(request, state):
+        said = "it is trained from the start, and its log and figures are replaced"
+        say(f"{state.name} has no weights to go on from: {said}")
+        return
+    if state.kept:
+        said = "its log and what was measured stay; remove its folder to train it again"
+        say(f"{state.name} has no weights any more: {said}")
+    if unlike := unlike_asked(state):
+        say(f"{state.name} keeps its own settings: {'; '.join(unlike)}")
+
+
+def _require_data(request: PtbRequest) -> None:
+    """See that the corpus is there, now and not after hours; also where finished runs had it."""
+    load_corpus("ptb", request.data_dir)
+    for state in read_states(request):
+        reads = state.complete and not state.kept
+        if reads and state.config.data_dir not in (None, request.data_dir):
+            try:
+                load_corpus("ptb", state.config.data_dir)
+            except BayesRNNError as error:
+                where = request.data_dir or "PATH"
+                raise RunError(
+                    f"{state.path} looks for its text in another folder: {error}; tell it where it "
+                    f"is with: bayesrnn train lm --resume --out {state.path} --data-dir {where}"
+                ) from None
+
+
+def _require_readable(request: PtbRequest, command: str) -> None:
+    """See that what earlier calls found can be reported, now and not after hours."""
+    earlier = read_earlier(request.out)
+    if earlier.size not in (None, request.size):
+        raise RunError(
+            f"{request.out} has the results of size {earlier.size}, and size {request.size} was "
+            f"asked for; give --size {earlier.size}, or another --out"
+        )
+    gather(request, command)
+
+
+def _work(request: PtbRequest, steps: Sequence[Step], command: str) -> list[str]:
+    """Do the steps; gives those that failed, with the reason.
+
+    Hours of other work do not stop for them. Nothing is measured of a run that cannot be trained.
+    """
+    failed, stuck = [], set()
+    for number, step in enumerate(steps, start=1):
+        where = f"[{number}/{len(steps)}] {step.label}"
+        say(f"\n{where}")
+        if step.run in stuck:
+            say("left out: its training failed")
+            continue
+        assert step.do is not None
+        try:
+            step.do()
+        except (Interrupted, KeyboardInterrupt) as stopped:
+            _report_after_failure(request, command)
+            signal_number = getattr(stopped, "signal_number", signal.SIGINT)
+            said = f"stopped at {where}; what is done is kept; go on with: {command}"
+            raise Interrupted(signal_number, said) from None
+        except BayesRNNError as error:
+            say(f"failed: {error}")
+            failed.append(f"{step.label}: {error}")
+            if step.trains:
+                stuck.add(step.run)
+            _report_after_failure(request, command)
+        except Exception:
+            _report_after_failure(request, command)
+            raise
+        else:
+            write_report(request, command)
+    return failed
+
+
+def _report_after_failure(request: PtbRequest, command: str) -> None:
+    """Write what there is; an error here is only told, for that of the step is the one to see."""
+    try:
+        write_report(request, command)
+    except Exception as error:
+        say(f"the results were not written: {error}")

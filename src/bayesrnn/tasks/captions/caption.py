@@ -1,0 +1,181 @@
+"""Say what the user's own images show, and how sure the run is of each word."""
+
+import math
+import sys
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bayesrnn.data.vocabulary import EOS, Vocabulary
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import Network
+from bayesrnn.progress import progress_bar
+from bayesrnn.random import seeded
+from bayesrnn.report.heat import wants_colour
+from bayesrnn.runs.output import columns, require_outputs, write_json, write_text
+from bayesrnn.tasks.captions.caption_report import (
+    CaptionedImage,
+    CaptionedWord,
+    Captioning,
+    DrawnCaption,
+    RankedCaption,
+    captions_page,
+    captions_text,
+)
+from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, caption_search, require_beam
+from bayesrnn.tasks.captions.image_network import ImageNetwork, load_image_network
+from bayesrnn.tasks.captions.photographs import Preview, image_files, read_photograph
+from bayesrnn.tasks.captions.search import CaptionSearch
+from bayesrnn.tasks.captions.task import TrainedCaptioner, load_captions_run
+from bayesrnn.tasks.captions.words import CaptionWordFigures, each_draw_says, read_captions
+from bayesrnn.uncertainty.draws import Draws
+
+#: Images captioned at once: enough to make use of all weights that are fetched for them.
+_BATCH = 32
+#: Images looked at at once: what the image network makes of more leaves the cache.
+_LOOKED_AT = 4
+
+
+def caption_images(
+    run: Path,
+    images: Sequence[Path],
+    best: int = 3,
+    samples: int = 20,
+    beam: int = DEFAULT_BEAM,
+    html: Path | None = None,
+    json: Path | None = None,
+    checkpoint: str = "best",
+    seed: int = 1,
+    device: str = "auto",
+) -> str:
+    """What a run says of image files, for the terminal; also as a page and as JSON if asked for.
+
+    All images are read before any is captioned, so that one that cannot be read costs little work.
+    """
+    if samples < 0:
+        raise ConfigError(f"--samples is {samples}; it has to be 0 (the mean network) or more")
+    require_beam(best, "--best")
+    require_beam(beam)
+    if not images:
+        raise ConfigError("--image has no files; give one or more, or a folder")
+    require_outputs(html, json)
+    files = image_files(images)
+    trained = load_captions_run(run, checkpoint, device)
+    looking = load_image_network().to(trained.device)
+    features, previews = _seen(files, looking, trained.device, with_previews=html is not None)
+    found = captioned(trained, files, features, best, samples, beam, seed)
+    if html is not None:
+        write_text(captions_page(found, previews), html)
+    if json is not None:
+        write_json(asdict(found), json)
+    return captions_text(found, wants_colour(sys.stdout), columns())
+
+
+def _seen(
+    files: Sequence[Path], looking: ImageNetwork, device: torch.device, with_previews: bool
+) -> tuple[Tensor, list[Preview]]:
+    """The features [images, width] of image files; their pixels are not kept."""
+    features, previews = [], []
+    with progress_bar(len(files), " images", "reading", delay=1.0) as bar:
+        for start in range(0, len(files), _LOOKED_AT):
+            few = [read_photograph(file, with_previews) for file in files[start:][:_LOOKED_AT]]
+            features.append(looking(torch.stack([one.pixels for one in few]).to(device)))
+            previews += [one.preview for one in few if one.preview is not None]
+            bar.update(len(few))
+    return torch.cat(features), previews
+
+
+def captioned(
+    trained: TrainedCaptioner,
+    files: Sequence[Path],
+    features: Tensor,
+    best: int,
+    samples: int,
+    beam: int,
+    seed: int,
+) -> Captioning:
+    """The `best` captions of each image, with the figures of their words."""
+    search = caption_search(trained, max(beam, best))
+    draws = Draws(trained.method, trained.net, samples, seeded(seed))
+    networks = list(draws.networks())
+    vocabulary = trained.vocabulary
+    images: list[CaptionedImage] = []
+    with progress_bar(len(files), " images", "captioning", delay=1.0) as bar:
+        for start in range(0, len(files), _BATCH):
+            some = features[start : start + _BATCH]
+            ranked = _ranked(networks, search, some, best, vocabulary)
+            said = [Counter[tuple[int, ...]]() for _ in some]
+            if len(networks) > 1:
+                said = each_draw_says(networks, search, some)
+            images += [
+                CaptionedImage(
+                    str(file), own[0].confidence, own, _commonest(counts, search, vocabulary)
+                )
+                for file, own, counts in zip(files[start:][:_BATCH], ranked, said, strict=True)
+            ]
+            bar.update(len(some))
+    return Captioning(
+        run=trained.path.name,
+        method=trained.config.method,
+        step=trained.step,
+        seed=seed,
+        samples=draws.differing(samples),
+        beam=search.beam,
+        images=images,
+    )
+
+
+def _ranked(
+    networks: Sequence[Network],
+    search: CaptionSearch,
+    features: Tensor,
+    best: int,
+    vocabulary: Vocabulary,
+) -> list[list[RankedCaption]]:
+    """The best captions of each image, best first.
+
+    The networks read once more what the search found, for the figures of the words; the
+    confidence is of these. Where a network draws masks as it reads, the search has chosen among
+    other masks, and its own figures would be too good.
+    """
+    spoken = [found[:best] for found in search.captions(networks, features)]
+    owners = [number for number, found in enumerate(spoken) for _ in found]
+    captions = [caption.words for found in spoken for caption in found]
+    figures = read_captions(networks, features[owners], captions, search.eos)
+    ranked: list[list[RankedCaption]] = [[] for _ in spoken]
+    for owner, caption, of_words in zip(owners, captions, figures, strict=True):
+        made = _caption(vocabulary.decode(caption), of_words, search.cuts(caption))
+        ranked[owner].append(made)
+    return [sorted(found, key=lambda caption: -caption.confidence) for found in ranked]
+
+
+def _caption(words: Sequence[str], figures: CaptionWordFigures, cut: bool) -> RankedCaption:
+    rows = zip(
+        [*words, EOS],
+        *(
+            getattr(figures, name).tolist()
+            for name in ("probability", "entropy", "aleatoric", "epistemic")
+        ),
+        strict=True,
+    )
+    return RankedCaption(
+        text=" ".join(words),
+        log_prob=figures.log_prob,
+        confidence=figures.confidence,
+        word_probability=math.exp(figures.confidence),
+        words=[CaptionedWord(*row) for row in rows],
+        cut=cut,
+    )
+
+
+def _commonest(
+    counts: Counter[tuple[int, ...]], search: CaptionSearch, vocabulary: Vocabulary
+) -> list[DrawnCaption]:
+    return [
+        DrawnCaption(" ".join(vocabulary.decode(words)), draws, search.cuts(words))
+        for words, draws in counts.most_common()
+    ]

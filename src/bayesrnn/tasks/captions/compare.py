@@ -1,0 +1,172 @@
+"""The captions of several runs side by side, and which differences are more than chance."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from bayesrnn.errors import CorpusError, RunError
+from bayesrnn.progress import progress_bar
+from bayesrnn.random import seeded
+from bayesrnn.report.table import Align, Table, distinct_names
+from bayesrnn.runs.options import from_toml
+from bayesrnn.runs.summary import RunSummary
+from bayesrnn.tasks.captions.bootstrap import Difference, paired_bootstrap
+from bayesrnn.tasks.captions.config import resolve_captions
+from bayesrnn.tasks.captions.data import CaptionedImages
+from bayesrnn.tasks.captions.rows import SCALE
+from bayesrnn.tasks.captions.scores import CaptionScores, score_captions
+from bayesrnn.tasks.captions.task import CaptionsTask
+
+#: The scores that captions are compared by.
+COMPARED = ("BLEU-4", "CIDEr")
+
+
+@dataclass(frozen=True)
+class CaptionLine:
+    """What one run said in one way: its scores, and how far they are above those of the first line.
+
+    Both are on the scale that is shown. There are no differences on the first line, nor where
+    they cannot be worked out.
+    """
+
+    run: str
+    label: str
+    scores: Mapping[str, float]
+    differences: Mapping[str, Difference]
+
+
+def caption_table(lines: Sequence[CaptionLine], notes: Sequence[str]) -> Table:
+    """One line for each run and way, differences beside the scores where there are any."""
+    compared = any(line.differences for line in lines)
+    header = ["captions", "by"]
+    for name in COMPARED:
+        header += [name, "difference"] if compared else [name]
+    rows = []
+    for line in lines:
+        row = [line.run, line.label]
+        for name in COMPARED:
+            row.append(f"{line.scores[name]:.1f}")
+            if compared:
+                row.append(_difference(line.differences.get(name)))
+        rows.append(row)
+    aligns: list[Align] = ["left" if place < 2 else "right" for place in range(len(header))]
+    return Table(header, rows, aligns, notes)
+
+
+def _difference(found: Difference | None) -> str:
+    """The difference with its interval, called real where that is all on one side of 0."""
+    if found is None:
+        return "-"
+    real = " real" if found.low > 0 or found.high < 0 else ""
+    return f"{found.value:+.1f} ({found.low:.1f}, {found.high:.1f}){real}"
+
+
+_SPLIT: Final = "test"
+_RESAMPLES: Final = 1000
+_UNTRAINED: Final = "consensus"
+
+
+@dataclass(frozen=True)
+class _Said:
+    """The captions that a result keeps."""
+
+    line: CaptionLine
+    images: tuple[str, ...]
+    captions: tuple[tuple[str, ...], ...]
+
+
+def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:
+    """The scores of kept captions; nothing where no run has any.
+
+    Each line is compared with the first one, image by image, where the data is there.
+    """
+    said = _kept(summaries)
+    if not said:
+        return None
+    notes = [
+        f"captions: of the {_SPLIT} images, as `bayesrnn evaluate` kept them; "
+        f"scores are times {SCALE}"
+    ]
+    if len(said) == 1:
+        return caption_table([said[0].line], notes)
+    first = next(summary for summary in summaries if summary.task == CaptionsTask.name)
+    config = resolve_captions({}, from_toml(first.config_text, f"{first.path}/config.toml"))
+    try:
+        images: CaptionedImages = getattr(CaptionsTask().load(config), _SPLIT)
+    except CorpusError as error:
+        notes.append(f"no differences, because the captions of people are not there: {error}")
+        return caption_table([own.line for own in said], notes)
+    lines = _compared(said, images)
+    if any(line.differences for line in lines):
+        notes.append(
+            "difference: from the first line, with the 95% interval of a paired bootstrap over "
+            f"images ({_RESAMPLES:,} resamples); real: it excludes 0"
+        )
+    other = [own for own in said if own.images != images.names]
+    if other:
+        which = ", ".join(f"{own.line.run} ({own.line.label})" for own in other)
+        notes.append(f"kept captions are of other images: {which}; run `bayesrnn evaluate` again")
+    return caption_table(lines, notes)
+
+
+def _compared(said: Sequence[_Said], images: CaptionedImages) -> list[CaptionLine]:
+    """The lines with the differences between each and the first, if both are of these images."""
+    scores: list[CaptionScores | None] = []
+    with progress_bar(len(said), " results", "scoring") as bar:
+        for own in said:
+            fits = own.images == images.names
+            scores.append(score_captions(own.captions, images.captions) if fits else None)
+            bar.update(1)
+    first, *rest = scores
+    lines = [said[0].line]
+    for own, theirs in zip(said[1:], rest, strict=True):
+        found: dict[str, Difference] = {}
+        if first is not None and theirs is not None:
+            found = paired_bootstrap(theirs, first, seeded(1), _RESAMPLES)
+        scaled = {name: _scaled(difference) for name, difference in found.items()}
+        lines.append(replace(own.line, differences=scaled))
+    return lines
+
+
+def _scaled(found: Difference) -> Difference:
+    return replace(found, value=SCALE * found.value, low=SCALE * found.low, high=SCALE * found.high)
+
+
+def _kept(summaries: Sequence[RunSummary]) -> list[_Said]:
+    """What each captioner said with its mean and averaged over draws; last, without training."""
+    found, untrained = [], {}
+    for run, summary in zip(distinct_names(summaries), summaries, strict=True):
+        if summary.task != CaptionsTask.name:
+            continue
+        for inference in ("mean", "samples"):
+            result = summary.result(_SPLIT, inference)
+            if result is not None and "captions" in result:
+                found.append(_read(result, "beam", run, summary))
+        for name, result in summary.results.items():
+            if name.startswith(f"{_SPLIT}-{_UNTRAINED}"):
+                untrained[name] = _read(result, _UNTRAINED, _UNTRAINED, summary)
+    return [*found, *untrained.values()]
+
+
+def _read(result: Mapping[str, Any], way: str, run: str, summary: RunSummary) -> _Said:
+    try:
+        entries = result["captions"]
+        scores = {name: float(result["scores"][way][name]) for name in COMPARED}
+        return _Said(
+            CaptionLine(run, _label(result, way), scores, {}),
+            tuple(str(entry["image"]) for entry in entries),
+            tuple(tuple(entry[way].split()) for entry in entries),
+        )
+    except (KeyError, TypeError, AttributeError, ValueError):
+        raise RunError(
+            f"a result of {summary.path} does not have the captions that it should; write it again "
+            "with `bayesrnn evaluate`"
+        ) from None
+
+
+def _label(result: Mapping[str, Any], way: str) -> str:
+    """How the captions came about, in few words."""
+    if way == _UNTRAINED:
+        return f"{result['inference'].removeprefix(way)} neighbours"
+    by = result["label"].removeprefix("phi ").removeprefix("averaged over ")
+    return f"{'mean' if by.startswith('mean') else by}, beam {result['beam']}"

@@ -1,0 +1,73 @@
+"""How probable a method finds the captions that people wrote."""
+
+import math
+from collections.abc import Callable, Iterable
+
+import torch
+from torch import Tensor
+from torch.nn import functional as F
+
+from bayesrnn.methods.base import Network, Objective, Outcome
+from bayesrnn.tasks.captions.batches import CaptionBatch, EncodedCaptions
+from bayesrnn.uncertainty.bound import SummedMinibatch
+from bayesrnn.uncertainty.draws import Draws
+from bayesrnn.uncertainty.likelihood import Likelihood
+
+#: Captions read at once.
+_BATCH = 128
+
+#: Stands in place of targets that do not count.
+_IGNORED = -100
+
+
+def caption_nll(network: Network, batch: CaptionBatch) -> Tensor:
+    """The negative log-likelihood of a minibatch's captions, summed over them, in nats."""
+    logits, _ = network(batch.inputs, batch.features)
+    targets = batch.targets.masked_fill(~batch.mask, _IGNORED)
+    return F.cross_entropy(
+        logits.flatten(0, 1), targets.flatten(), reduction="sum", ignore_index=_IGNORED
+    )
+
+
+def caption_likelihood(
+    draws: Draws, captions: EncodedCaptions, advance: Callable[[int], object] | None = None
+) -> Likelihood:
+    """The likelihood of captions, `<eos>` counted, averaged over draws or of the mean network.
+
+    Averaging is of the probabilities of words. Each draw reads all captions.
+    """
+    total = torch.tensor(-math.inf, dtype=torch.double)
+    networks = 0
+    for network in draws.networks():
+        total = torch.logaddexp(total, _log_probs(network, captions, advance))
+        networks += 1
+    log_probs = total - math.log(networks)
+    return Likelihood(-log_probs.mean().item(), len(log_probs))
+
+
+@torch.no_grad()
+def _log_probs(
+    network: Network, captions: EncodedCaptions, advance: Callable[[int], object] | None
+) -> Tensor:
+    """The log-probability of every word, float64, in the order in which captions are read."""
+    found = []
+    for batch in captions.by_length(_BATCH):
+        logits, _ = network(batch.inputs, batch.features)
+        nll = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="none")
+        found.append(-nll[batch.mask.flatten()].double().cpu())
+        if advance is not None:
+            advance(batch.inputs.shape[1])
+    return torch.cat(found)
+
+
+def caption_minibatches(captions: EncodedCaptions, batch_size: int) -> Iterable[SummedMinibatch]:
+    """Minibatches of captions, each with its summed loss, counted in words."""
+    for batch in captions.by_length(batch_size):
+        yield _summed(batch), int(batch.mask.sum())
+
+
+def _summed(batch: CaptionBatch) -> Callable[[object], Objective]:
+    def objective(network: Network) -> Outcome:
+        return Outcome(caption_nll(network, batch), None)
+
+    return lambda state: objective

@@ -1,0 +1,244 @@
+"""Does a captioner know what it does not know: which of its captions are bad, which images new?"""
+
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+
+import torch
+from torch import Tensor
+
+from bayesrnn.data.vocabulary import EOS
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import Network
+from bayesrnn.progress import progress_bar, say
+from bayesrnn.random import RandomStreams, seeded
+from bayesrnn.report.table import distinct_names
+from bayesrnn.runs.load import task_name
+from bayesrnn.runs.output import require_outputs, write_json, write_text
+from bayesrnn.runs.summary import RunSummary, read_summary
+from bayesrnn.tasks.captions.data import COCO, CaptionedImages, CaptionWords, has_coco, load_coco
+from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, caption_search
+from bayesrnn.tasks.captions.rows import SCALE
+from bayesrnn.tasks.captions.scores import score_captions
+from bayesrnn.tasks.captions.selective import (
+    CaptionLevel,
+    CaptionUncertainty,
+    UnknownImages,
+    caption_doubts,
+)
+from bayesrnn.tasks.captions.task import CaptionsTask, TrainedCaptioner, load_captions_run
+from bayesrnn.tasks.captions.uncertainty_report import (
+    caption_uncertainty_page,
+    caption_uncertainty_text,
+)
+from bayesrnn.tasks.captions.words import read_captions
+from bayesrnn.tasks.lm.uncertainty import require_common
+from bayesrnn.uncertainty.detection import Detection, detection
+from bayesrnn.uncertainty.draws import Draws
+
+
+@dataclass(frozen=True)
+class CaptionDoubtSettings:
+    """What to measure, and with how much effort.
+
+    samples: numbers of draws; 0 is the mean network.
+    coco: at most so many images of COCO, chosen at random; None: all, if the data set is there.
+    bootstrap: resamples for the intervals.
+    """
+
+    samples: tuple[int, ...] = (0, 10)
+    coco: int | None = None
+    split: str = "test"
+    bootstrap: int = 1000
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        require_common(self.samples, self.split, self.bootstrap)
+        if self.coco is not None and self.coco < 0:
+            raise ConfigError(f"--coco is {self.coco}; it has to be 0 (none) or more")
+
+
+def are_captioners(runs: Sequence[Path]) -> bool:
+    """Whether the runs are captioners; all have to be, or none."""
+    theirs = [run for run in runs if not run.is_file() and task_name(run) == CaptionsTask.name]
+    others = [run for run in runs if run not in theirs]
+    if theirs and others:
+        raise ConfigError(
+            f"{theirs[0]} is a run of `bayesrnn train {CaptionsTask.name}` and {others[0]} is not; "
+            "images and texts have different figures, so give runs of one kind at a time"
+        )
+    return bool(theirs)
+
+
+def caption_uncertainty_report(
+    runs: Sequence[Path],
+    settings: CaptionDoubtSettings,
+    html: Path | None = None,
+    json: Path | None = None,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> str:
+    """The figures as text; with `html` and `json` also as files."""
+    require_outputs(html, json)
+    found = caption_uncertainty(runs, settings, checkpoint, device)
+    if html is not None:
+        write_text(caption_uncertainty_page(found), html)
+    if json is not None:
+        write_json([asdict(run) for run in found], json)
+    return caption_uncertainty_text(found)
+
+
+def caption_uncertainty(
+    runs: Sequence[Path],
+    settings: CaptionDoubtSettings,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> list[CaptionUncertainty]:
+    """The figures of each run, on the images of its own data and on those of COCO."""
+    seeded(settings.seed)  # refuses one that is out of range
+    summaries = [read_summary(run) for run in runs]
+    # All are loaded before the long work begins, so that a mistake is told at once.
+    trained = [load_captions_run(run, checkpoint, device) for run in runs]
+    images = [getattr(one.captions(), settings.split) for one in trained]
+    folders = dict.fromkeys(one.config.data_dir for one in trained)
+    unknown = {folder: _unknown_features(folder, settings) for folder in folders}
+    return [
+        _measured(one, name, summary, regular, unknown[one.config.data_dir], settings)
+        for one, name, summary, regular in zip(
+            trained, distinct_names(summaries), summaries, images, strict=True
+        )
+    ]
+
+
+def _unknown_features(data_dir: Path | None, settings: CaptionDoubtSettings) -> Tensor | None:
+    """The features of images of COCO; None where they are not wanted, or not there."""
+    if settings.coco == 0:
+        return None
+    if settings.coco is None and not has_coco(data_dir):
+        say(
+            f"the data folder has no captions or no features of {COCO}, so this leaves out how "
+            "well images of COCO are told from those of the run's own data"
+        )
+        return None
+    features = load_coco(data_dir).features
+    if settings.coco is None or settings.coco >= len(features):
+        return features
+    order = torch.randperm(len(features), generator=RandomStreams(settings.seed)["coco"])
+    return features[order[: settings.coco].sort().values]
+
+
+@dataclass(frozen=True)
+class _Spoken:
+    """The best caption of each image, its confidence and, where draws differ, its information."""
+
+    words: list[CaptionWords]
+    confidence: Tensor
+    information: Tensor | None
+
+
+def _measured(
+    trained: TrainedCaptioner,
+    name: str,
+    summary: RunSummary,
+    images: CaptionedImages,
+    unknown: Tensor | None,
+    settings: CaptionDoubtSettings,
+) -> CaptionUncertainty:
+    samples = sorted(set(settings.samples))
+    draws = Draws(trained.method, trained.net, samples[-1], seeded(settings.seed))
+    # Of a method whose draws are all the same, every number of them is read as one network.
+    different = sorted({draws.differing(number) for number in samples})
+    count = len(images) + (0 if unknown is None else len(unknown))
+    work = count * (DEFAULT_BEAM + 1) * sum(max(1, number) for number in different)
+    levels = {}
+    with progress_bar(work, " captions", name) as bar:
+        for number in different:
+            networks = [draws[n] for n in range(number)] or [draws.mean()]
+            regular = _speak(trained, networks, images.features, bar.update)
+            other = None if unknown is None else _speak(trained, networks, unknown, bar.update)
+            levels[number] = _level(number, regular, images, other, settings)
+    return CaptionUncertainty(
+        name=name,
+        path=str(trained.path),
+        method=trained.config.method,
+        data=summary.data,
+        settings=f"{summary.network}, {summary.settings}",
+        split=settings.split,
+        images=len(images),
+        unknown_data=COCO,
+        unknown=count - len(images),
+        step=trained.step,
+        seed=settings.seed,
+        beam=DEFAULT_BEAM,
+        bootstrap=settings.bootstrap,
+        levels=tuple(replace(levels[draws.differing(n)], samples=n) for n in samples),
+    )
+
+
+def _speak(
+    trained: TrainedCaptioner,
+    networks: Sequence[Network],
+    features: Tensor,
+    advance: Callable[[int], object],
+) -> _Spoken:
+    """What the networks say together of images; `advance` hears how many captions were pursued."""
+    features = features.to(trained.device)
+    found = caption_search(trained, DEFAULT_BEAM).captions(
+        networks, features, lambda images: advance(DEFAULT_BEAM * len(networks) * images)
+    )
+    best = [captions[0] for captions in found]
+    words = [tuple(trained.vocabulary.decode(caption.words)) for caption in best]
+    # Read once more: where a network draws masks as it reads, the search has chosen among masks,
+    # too, and its own figures would be too good.
+    read = read_captions(
+        networks,
+        features,
+        [caption.words for caption in best],
+        trained.vocabulary.index(EOS),
+        lambda captions: advance(len(networks) * captions),
+    )
+    confidence = torch.tensor([figures.confidence for figures in read], dtype=torch.double)
+    if len(networks) == 1:
+        return _Spoken(words, confidence, None)
+    # Of a caption: the mean over its words and `<eos>`.
+    information = torch.stack([figures.epistemic.mean() for figures in read])
+    return _Spoken(words, confidence, information)
+
+
+def _level(
+    samples: int,
+    regular: _Spoken,
+    images: CaptionedImages,
+    unknown: _Spoken | None,
+    settings: CaptionDoubtSettings,
+) -> CaptionLevel:
+    scores = SCALE * score_captions(regular.words, images.captions).cider
+    generator = seeded(settings.seed)
+    return CaptionLevel(
+        samples=samples,
+        confidence=regular.confidence.mean().item(),
+        information=_mean(regular.information),
+        doubts=caption_doubts(regular.confidence, scores, generator, settings.bootstrap),
+        unknown=None if unknown is None else _told_apart(regular, unknown, settings),
+    )
+
+
+def _told_apart(
+    regular: _Spoken, unknown: _Spoken, settings: CaptionDoubtSettings
+) -> UnknownImages:
+    def by(doubt: Tensor, other: Tensor) -> Detection:
+        return detection(doubt, other, seeded(settings.seed), settings.bootstrap)
+
+    by_information = None
+    if regular.information is not None and unknown.information is not None:
+        by_information = by(regular.information, unknown.information)
+    return UnknownImages(
+        confidence=unknown.confidence.mean().item(),
+        information=_mean(unknown.information),
+        by_confidence=by(-regular.confidence, -unknown.confidence),
+        by_information=by_information,
+    )
+
+
+def _mean(values: Tensor | None) -> float | None:
+    return None if values is None else values.mean().item()

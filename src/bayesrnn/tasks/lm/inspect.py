@@ -1,0 +1,259 @@
+"""What the draws of a network expected at every word of one text, and what they expect after it."""
+
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from bayesrnn.data.text import known_tokens, read_text
+from bayesrnn.data.vocabulary import EOS
+from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.progress import progress_bar
+from bayesrnn.random import seeded
+from bayesrnn.report.heat import wants_colour
+from bayesrnn.runs.output import columns, require_outputs, write_json, write_text
+from bayesrnn.tasks.lm.generate import prompt_tokens
+from bayesrnn.tasks.lm.inspect_report import (
+    InspectedText,
+    InspectedWord,
+    NextWord,
+    inspection_page,
+    inspection_text,
+)
+from bayesrnn.tasks.lm.reading import readings
+from bayesrnn.tasks.lm.task import TrainedLanguageModel, load_language_model
+from bayesrnn.uncertainty.average import AverageProbabilities, RunningMoments
+from bayesrnn.uncertainty.draws import Draws
+
+#: The shares of the draws between which `low` and `high` lie.
+QUANTILES = (0.05, 0.95)
+
+
+class Continuation(NamedTuple):
+    """A word that may follow the text: its number, and its probability over the draws.
+
+    `spread` is the standard deviation of the probability; None with fewer than two draws.
+    """
+
+    number: int
+    probability: float
+    spread: float | None
+
+
+@dataclass(frozen=True)
+class Inspection:
+    """Figures for each word of a text, float64 [words] unless said otherwise.
+
+    draws: how many were averaged; 0 is the mean network.
+    probability: of the word that came, averaged.
+    low, high: 5% and 95% quantile of that probability over the draws; None with fewer than two.
+    entropy: of the averaged prediction, in nats.
+    aleatoric: the mean entropy of single draws.
+    likeliest: number of the word that was most probable (int64).
+    likeliest_probability: its probability, averaged.
+    following: the likeliest words after the end, likeliest first.
+    """
+
+    draws: int
+    probability: Tensor
+    low: Tensor | None
+    high: Tensor | None
+    entropy: Tensor
+    aleatoric: Tensor
+    likeliest: Tensor
+    likeliest_probability: Tensor
+    following: tuple[Continuation, ...]
+
+    @property
+    def epistemic(self) -> Tensor:
+        """The mutual information between word and weights; 0 with fewer than two draws."""
+        return self.entropy - self.aleatoric
+
+    @property
+    def perplexity(self) -> float:
+        """Of the whole text."""
+        # No float32 is smaller, and none of the draws would find a word that improbable.
+        floor = torch.finfo(torch.float32).tiny
+        return float(self.probability.clamp_min(floor).log().mean().neg().exp())
+
+
+@torch.no_grad()
+def inspect_words(
+    draws: Draws,
+    ids: Tensor,
+    vocabulary: int,
+    samples: int,
+    top: int,
+    advance: Callable[[int], object] | None = None,
+) -> Inspection:
+    """Read a text once with `samples` draws (0: with the mean network).
+
+    The text is read in chunks. What each draw gave the words is kept for one chunk only; after it,
+    a few numbers a word are left.
+
+    ids: the token before the text, then the words of the text.
+    top: how many of the likeliest words after the end are wanted.
+    advance: is told how many words a network has read.
+    """
+    if len(ids) < 2:
+        raise CorpusError("there is no word to inspect; give a text of at least one word")
+    if samples < 0:
+        raise ConfigError(f"samples is {samples}; it has to be 0 (the mean network) or more")
+    if samples > len(draws):
+        raise ConfigError(f"samples is {samples}, but there are only {len(draws)} draws")
+    if top < 1:
+        raise ConfigError(f"top is {top}; it has to be 1 or more")
+    used = draws.differing(samples)
+    parts: list[dict[str, Tensor]] = []
+    single: list[Tensor] = []
+    end = RunningMoments()
+    for reading in readings(draws, ids[:, None], (samples,), vocabulary, advance):
+        if reading.samples <= 1:  # the first to read this chunk
+            single, end = [], RunningMoments()
+        # After the last word of the text comes none: there may be one fewer than was read.
+        targets = ids[1:][reading.words]
+        logits = reading.logits[:, 0]
+        end.add(logits[-1].double().softmax(-1))
+        single.append(_target_probabilities(logits[: len(targets)], targets))
+        if reading.samples == used:
+            parts.append(_figures(reading.average, targets, single))
+    whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    return Inspection(
+        draws=used,
+        low=whole.pop("low", None),
+        high=whole.pop("high", None),
+        following=_likeliest(end, min(top, vocabulary)),
+        **whole,
+    )
+
+
+def _target_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
+    """The probability of each target [words], from logits [words, vocabulary]."""
+    of_targets = logits.gather(-1, targets[:, None])[:, 0]
+    # Few words at a time: it takes as much memory as the logits that it works on.
+    totals = torch.cat([part.logsumexp(-1) for part in torch.split(logits, 64)])
+    return (of_targets - totals).exp().cpu().double()
+
+
+def _figures(
+    average: AverageProbabilities, targets: Tensor, single: Sequence[Tensor]
+) -> dict[str, Tensor]:
+    words = len(targets)
+    probs = average.mean[:words, 0]
+    likeliest_probability, likeliest = probs.max(-1)
+    found = {
+        "probability": probs.gather(-1, targets[:, None])[:, 0],
+        "entropy": average.total()[:words, 0],
+        "aleatoric": average.aleatoric[:words, 0],
+        "likeliest_probability": likeliest_probability,
+    }
+    figures = {name: value.cpu().double() for name, value in found.items()}
+    figures["likeliest"] = likeliest.cpu()
+    if len(single) > 1:
+        low, high = np.quantile(torch.stack(list(single)).numpy(), QUANTILES, axis=0)
+        figures |= {"low": torch.from_numpy(low), "high": torch.from_numpy(high)}
+    return figures
+
+
+def _likeliest(end: RunningMoments, top: int) -> tuple[Continuation, ...]:
+    mean, numbers = end.mean.topk(top)
+    spreads = [None] * top
+    if end.count > 1:
+        spreads = end.variance(correction=1)[numbers].sqrt().tolist()
+    return tuple(map(Continuation, numbers.tolist(), mean.tolist(), spreads))
+
+
+def inspect_text(
+    run: Path,
+    text: str | None = None,
+    file: Path | None = None,
+    samples: int = 20,
+    top: int = 5,
+    html: Path | None = None,
+    json: Path | None = None,
+    checkpoint: str = "best",
+    seed: int = 1,
+    device: str = "auto",
+) -> str:
+    """What the run makes of a text, for the terminal; also as a page and as JSON if asked for."""
+    if samples < 0:
+        raise ConfigError(f"--samples is {samples}; it has to be 0 (the mean network) or more")
+    if top < 1:
+        raise ConfigError(f"--top is {top}; it has to be 1 or more")
+    if (text is None) == (file is None):
+        given = "neither" if text is None else "both"
+        raise ConfigError(f'{given} of --text and --file were given; give one: --text "..."')
+    require_outputs(html, json)
+    trained = load_language_model(run, checkpoint, device, for_inference=True)
+    tokens = _tokens(trained, text, file)
+    found = inspected(trained, tokens, samples, top, seed)
+    if html is not None:
+        write_text(inspection_page(found, top), html)
+    if json is not None:
+        write_json(asdict(found), json)
+    return inspection_text(found, top, wants_colour(sys.stdout), columns())
+
+
+def inspected(
+    trained: TrainedLanguageModel, tokens: list[str], samples: int, top: int, seed: int
+) -> InspectedText:
+    """The figures of every word of a text that is cut into words."""
+    vocabulary = trained.vocabulary
+    # As in training, the end of a sentence comes before the first word, which has a chance so.
+    ids = vocabulary.encode([EOS, *tokens]).to(trained.device)
+    generator = seeded(seed)
+    draws = Draws(trained.method, trained.net, samples, generator)
+    words = max(draws.differing(samples), 1) * len(ids)
+    with progress_bar(words, " words", "reading", delay=1.0) as bar:
+        found = inspect_words(draws, ids, len(vocabulary), samples, top, bar.update)
+    return InspectedText(
+        run=trained.path.name,
+        method=trained.config.method,
+        step=trained.step,
+        seed=seed,
+        samples=found.draws,
+        perplexity=found.perplexity,
+        words=_words(trained, tokens, found),
+        next=[
+            NextWord(vocabulary.words[number], probability, spread)
+            for number, probability, spread in found.following
+        ],
+    )
+
+
+def _tokens(trained: TrainedLanguageModel, text: str | None, file: Path | None) -> list[str]:
+    """The words: a text given as it is goes on after its end, a file is whole."""
+    if file is not None:
+        tokens = known_tokens(read_text(file), trained.vocabulary)
+    else:
+        tokens = prompt_tokens(text or "", trained.vocabulary)
+    if all(token == EOS for token in tokens):
+        given = f"the file {file} has" if file is not None else f"--text is {text!r}, which has"
+        raise CorpusError(f"{given} no words; give a text of at least one word")
+    return tokens
+
+
+def _words(
+    trained: TrainedLanguageModel, tokens: list[str], found: Inspection
+) -> list[InspectedWord]:
+    vocabulary = trained.vocabulary
+    nothing = [None] * len(tokens)
+    columns = zip(
+        tokens,
+        (token in vocabulary for token in tokens),
+        found.probability.tolist(),
+        nothing if found.low is None else found.low.tolist(),
+        nothing if found.high is None else found.high.tolist(),
+        found.entropy.tolist(),
+        found.aleatoric.tolist(),
+        found.epistemic.tolist(),
+        vocabulary.decode(found.likeliest),
+        found.likeliest_probability.tolist(),
+        strict=True,
+    )
+    return [InspectedWord(*column) for column in columns]

@@ -1,0 +1,366 @@
+"""What pruning costs a run and what it leaves, for a terminal and as a page."""
+
+import base64
+import math
+import struct
+import textwrap
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.typing import NDArray
+from torch import Tensor
+
+from bayesrnn.compression.file import CompactSize
+from bayesrnn.compression.patterns import Pattern
+from bayesrnn.report.axes import share_axis, value_axis
+from bayesrnn.report.chart import Reference, Series, line_chart
+from bayesrnn.report.page import Section, document
+from bayesrnn.report.table import Align, Table
+from bayesrnn.report.text import escaped, perplexity_text, printable, shortened
+
+#: The largest picture of a matrix, the narrowest, and the most points of a line over its rows.
+_WIDTH, _HEIGHT = 400, 300
+_NARROWEST = 120
+_POINTS = 100
+
+_SPLITS = {"train": "training", "valid": "validation", "test": "test"}
+
+_ORDERS = {
+    "signal-to-noise": "|mean| / sigma of the posterior, lowest first",
+    "magnitude": "|weight|, smallest first",
+    "random": "weights by chance, what any other order has to beat",
+}
+_VANISHED = (
+    "rows and columns gone: those without a single weight left. Rows are words in the embedding "
+    "and the output matrix, and units of a gate in a recurrent one; columns are the units of the "
+    "vector that a word has, or that is read"
+)
+_PICTURES = (
+    "One picture for each matrix: dark where weights were kept, white where they were dropped. "
+    "Below it the share that each row lost; at 1 the row is gone. In the recurrent matrices of an "
+    "LSTM the rows are, in four equal blocks, those of input gate, forget gate, cell and output "
+    "gate."
+)
+
+
+@dataclass(frozen=True)
+class Measured:
+    """A pruned network: the fraction asked for, whole weights that were dropped, nats a word."""
+
+    fraction: float
+    dropped: int
+    nll: float
+
+    @property
+    def perplexity(self) -> float:
+        """exp(nll)."""
+        return math.exp(self.nll) if self.nll < 700 else math.inf
+
+
+@dataclass(frozen=True)
+class Curve:
+    """One order of dropping weights: what it costs, from the full network on."""
+
+    order: str
+    points: tuple[Measured, ...]
+
+
+@dataclass(frozen=True)
+class KeptQuality:
+    """The largest fraction that was found whose perplexity is within `quality` of the full one.
+
+    limit: the highest nll that is within.
+    tried: what was measured to find it, beside the curve.
+    """
+
+    quality: float
+    limit: float
+    order: str
+    found: Measured
+    tried: tuple[Measured, ...]
+
+
+@dataclass(frozen=True)
+class PrunedFile:
+    """A pruned network in a file.
+
+    values: their type in the file.
+    masked: the network before it was written, with zeros for the weights that were dropped.
+    written: the network as it was read from the file.
+    tuned: before fine-tuning and after each epoch of it; empty without.
+    """
+
+    path: str
+    values: str
+    size: CompactSize
+    masked: Measured
+    written: Measured
+    tuned: tuple[Measured, ...] = ()
+
+
+@dataclass(frozen=True)
+class PrunedRun:
+    """What pruning costs one run.
+
+    only: patterns of the names of the weights that may be dropped; none for all.
+    weights: how many can be dropped.
+    fixed: how many parameters cannot.
+    curves: the order to trust most first; each begins with the full network.
+    shown_order, shown_fraction, shown_dropped: what the patterns show.
+    """
+
+    name: str
+    path: str
+    method: str
+    corpus: str
+    settings: str
+    split: str
+    streams: int
+    step: int
+    seed: int
+    only: tuple[str, ...]
+    per_tensor: bool
+    weights: int
+    fixed: int
+    curves: tuple[Curve, ...]
+    quality: KeptQuality | None
+    shown_order: str
+    shown_fraction: float
+    shown_dropped: int
+    patterns: tuple[Pattern, ...]
+    file: PrunedFile | None = None
+
+    @property
+    def full(self) -> Measured:
+        """The full network."""
+        return self.curves[0].points[0]
+
+
+def pruning_text(run: PrunedRun, width: int = 100) -> str:
+    """The tables for a terminal."""
+    blocks = [textwrap.fill(printable(line), width) for line in _said(run)]
+    for title, table in ((_cost_title(run), _costs(run)), (_shown_title(run), _matrices(run))):
+        blocks.append(f"{shortened(printable(title), width)}\n\n{table.text(width)}".rstrip("\n"))
+    return "\n\n".join(blocks)
+
+
+def pruning_page(run: PrunedRun, kept: Mapping[str, Tensor]) -> str:
+    """One HTML file: the curve, the tables, and a picture of each matrix from its mask."""
+    paragraphs = "".join(f"<p>{escaped(line)}</p>\n" for line in _said(run))
+    pictures = "".join(_picture(pattern, kept[pattern.name]) for pattern in run.patterns)
+    sections = [
+        Section(_cost_title(run), paragraphs + _chart(run) + _costs(run).html()),
+        Section(_shown_title(run), _matrices(run).html()),
+        Section("The pattern of each matrix", f"<p>{escaped(_PICTURES)}</p>\n{pictures}"),
+        Section("Settings", _settings(run)),
+    ]
+    return document(f"Pruning {run.name}", sections)
+
+
+def _said(run: PrunedRun) -> list[str]:
+    """The paragraphs before the tables."""
+    quality = [_quality(run, run.quality)] if run.quality else []
+    return [_summary(run), *quality, *([_file(run, run.file)] if run.file else [])]
+
+
+def _file(run: PrunedRun, file: PrunedFile) -> str:
+    size, growth = file.size, file.written.nll - file.masked.nll
+    return (
+        f"{file.path}: {size.total:,} bytes with {_percent(file.masked.dropped / run.weights, 3)} "
+        f"dropped, {size.ratio:.3f}x the {size.dense:,} of all weights in float32; "
+        f"{size.index_share:.1%} of it tells where the weights belong; perplexity "
+        f"{perplexity_text(file.written.perplexity)} with its {file.values} values, "
+        f"{perplexity_text(file.masked.perplexity)} before ({_growth(growth, 2)}){_tuned(file)}"
+    )
+
+
+def _tuned(file: PrunedFile) -> str:
+    """What fine-tuning did."""
+    if not file.tuned:
+        return ""
+    passed = ", ".join(perplexity_text(point.perplexity) for point in file.tuned)
+    return f"; fine-tuned, before and after each epoch: {passed}, and the best is kept"
+
+
+def _summary(run: PrunedRun) -> str:
+    return (
+        f"{run.name} ({run.method}): {run.weights:,} weights that can be dropped, and {run.fixed:,}"
+        f" that stay; perplexity {perplexity_text(run.full.perplexity)} on the {_text(run)} with "
+        "all of them"
+    )
+
+
+def _quality(run: PrunedRun, kept: KeptQuality) -> str:
+    return (
+        f"largest fraction within {_percent(kept.quality)} of the full network: "
+        f"{kept.found.dropped / run.weights:.1%} ({kept.found.dropped:,} weights, by {kept.order})"
+        f", perplexity {perplexity_text(kept.found.perplexity)}; found to 0.1% of the weights"
+    )
+
+
+def _cost_title(run: PrunedRun) -> str:
+    return f"Perplexity of the mean network on the {_text(run)}"
+
+
+def _costs(run: PrunedRun) -> Table:
+    """A row for each fraction, a column for each order."""
+    first, full = run.curves[0], run.full
+    header = ["dropped", "weights left", *(curve.order for curve in run.curves), "growth"]
+    rows = [
+        [
+            _percent(points[0].fraction),
+            f"{run.weights - points[0].dropped:,}",
+            *(perplexity_text(point.perplexity) for point in points),
+            _growth(points[0].nll - full.nll),
+        ]
+        for points in zip(*(curve.points for curve in run.curves), strict=True)
+    ]
+    orders = (f"{c.order}: {_ORDERS[c.order]}" for c in run.curves if c.order in _ORDERS)
+    place = " and ".join(run.only) if run.only else "the whole network"
+    ranked = f"in each tensor of {place} by itself" if run.per_tensor else f"over {place}"
+    notes = [
+        f"dropped: set to zero, ranked {ranked}; {'; '.join(orders)}",
+        f"growth: of the perplexity by {first.order}, from the full network",
+    ]
+    return Table(header, rows, ["right"] * len(header), notes)
+
+
+def _shown_title(run: PrunedRun) -> str:
+    share = run.shown_dropped / run.weights
+    return f"What is left with {_percent(share, 3)} dropped by {run.shown_order}"
+
+
+def _matrices(run: PrunedRun) -> Table:
+    header = ["matrix", "shape", "dropped", "rows gone", "columns gone"]
+    rows = [
+        [
+            pattern.name,
+            f"{pattern.rows:,} x {pattern.columns:,}",
+            f"{pattern.share:.1%}",
+            f"{pattern.rows_gone:,}",
+            f"{pattern.columns_gone:,}",
+        ]
+        for pattern in run.patterns
+    ]
+    aligns: list[Align] = ["left", "right", "right", "right", "right"]
+    notes = [_VANISHED]
+    others = run.weights - sum(pattern.rows * pattern.columns for pattern in run.patterns)
+    if others:
+        gone = run.shown_dropped - sum(pattern.dropped for pattern in run.patterns)
+        notes.append(f"of the {others:,} weights in vectors (biases), {gone:,} were dropped")
+    return Table(header, rows, aligns, notes)
+
+
+def _chart(run: PrunedRun) -> str:
+    references = [Reference.level("full network", run.full.perplexity)]
+    return line_chart(
+        [
+            Series(curve.order, [(point.fraction, point.perplexity) for point in curve.points])
+            for curve in run.curves
+        ],
+        _cost_title(run),
+        "share of the weights dropped",
+        "perplexity",
+        x=share_axis,
+        y=value_axis,
+        references=references,
+        empty="no figures",
+    )
+
+
+def _picture(pattern: Pattern, kept: Tensor) -> str:
+    """The matrix as a picture with its caption, and the share that each row lost."""
+    shares = block_means(kept.cpu().numpy(), _HEIGHT, _WIDTH)
+    height, width = shares.shape
+    zoom = max(min(_WIDTH // width, _HEIGHT // height), 1)
+    stretched = max(zoom, _NARROWEST // width)
+    image = base64.b64encode(grey_png(1 - shares)).decode()
+    shape = f"{pattern.rows:,} rows x {pattern.columns:,} columns"
+    said = f"{shape}, {pattern.share:.1%} dropped"
+    if shares.size < pattern.rows * pattern.columns:
+        down, across = _block(pattern.rows, _HEIGHT), _block(pattern.columns, _WIDTH)
+        said += f"; each point is the mean of {down} x {across} weights"
+    return (
+        f"<h3>{escaped(pattern.name)}</h3>\n"
+        f'<img src="data:image/png;base64,{image}" width="{width * stretched}" '
+        f'height="{height * zoom}" alt="{escaped(f"{pattern.name}: {said}")}" '
+        'style="image-rendering:pixelated;border:1px solid var(--line);margin-top:0.6rem"/>\n'
+        f'<p class="note">{escaped(said)}</p>\n{_rows_chart(pattern)}'
+    )
+
+
+def _rows_chart(pattern: Pattern) -> str:
+    """The share that each row lost; of many rows, means over a few at a time."""
+    lost = np.array(pattern.dropped_per_row)[:, None] / pattern.columns
+    means = block_means(lost, _POINTS, 1)[:, 0].tolist()
+    block = _block(pattern.rows, _POINTS)
+    said = "row" if block == 1 else f"row (means over {block} rows)"
+    return line_chart(
+        [Series("dropped", [(place * block, mean) for place, mean in enumerate(means)])],
+        f"Share dropped by row: {pattern.name}",
+        said,
+        "share dropped",
+        y=share_axis,
+        height=240,
+    )
+
+
+def block_means(values: NDArray[np.generic], height: int, width: int) -> NDArray[np.float64]:
+    """The matrix in at most so many rows and columns: the mean of each block of entries.
+
+    All blocks are equally large but for the last ones of a row or column.
+    """
+    found = values.astype(np.float64)
+    for axis, most in enumerate((height, width)):
+        size = found.shape[axis]
+        starts = np.arange(0, size, _block(size, most))
+        sizes = np.diff(starts, append=size)
+        found = np.add.reduceat(found, starts, axis=axis) / np.expand_dims(sizes, 1 - axis)
+    return found
+
+
+def _block(size: int, most: int) -> int:
+    """How long a block is if there may be at most so many."""
+    return -(-size // most)
+
+
+def grey_png(brightness: NDArray[np.float64]) -> bytes:
+    """A picture of a matrix of numbers from 0 (black) to 1 (white), as the bytes of a PNG file."""
+    height, width = brightness.shape
+    pixels = np.rint(brightness * 255).astype(np.uint8)
+    lines = np.pad(pixels, ((0, 0), (1, 0))).tobytes()  # each line begins with its filter, 0
+
+    def chunk(kind: bytes, data: bytes) -> bytes:
+        checksum = zlib.crc32(kind + data)
+        return struct.pack(">I", len(data)) + kind + data + struct.pack(">I", checksum)
+
+    header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)  # 8 bits of grey
+    parts = [(b"IHDR", header), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b"")]
+    return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
+
+
+def _settings(run: PrunedRun) -> str:
+    origin = (
+        f"{run.path} at step {run.step:,}; {_text(run)} in {run.streams} "
+        f"stream{'' if run.streams == 1 else 's'}; seed {run.seed} of the random order"
+    )
+    return (
+        f"<p>{escaped(f'{run.corpus}, {run.method}, {run.settings}')}</p>\n"
+        f'<p class="note">{escaped(origin)}</p>\n'
+    )
+
+
+def _text(run: PrunedRun) -> str:
+    return f"{_SPLITS.get(run.split, run.split)} text"
+
+
+def _percent(share: float, digits: int = 6) -> str:
+    return f"{float(f'{100 * share:.{digits}g}'):.10g}%"
+
+
+def _growth(nats: float, digits: int = 1) -> str:
+    """How much a perplexity grew, from the difference of the log-likelihoods."""
+    grown = round(math.expm1(min(nats, 700)), digits + 2) + 0.0
+    return f"{grown:+.{digits}%}" if grown < 10 else f"x {perplexity_text(grown + 1)}"

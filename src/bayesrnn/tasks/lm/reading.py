@@ -1,0 +1,201 @@
+"""Texts read word by word by many draws of a network, and what they expect at each word.
+
+The texts stand side by side, each with a recurrent state of its own that is carried from its first
+word to its last. They are read in chunks: each draw reads a chunk, then the next draw does, so
+that no more than one chunk of predictions and one set of weights is in memory. What is left of
+a prediction are a few numbers a word.
+"""
+
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import Tensor
+from torch.nn.utils.rnn import pad_sequence
+
+from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.methods.base import Network
+from bayesrnn.uncertainty.average import AverageProbabilities, entropy
+from bayesrnn.uncertainty.draws import Draws
+
+#: Probabilities held at once. A draw is made anew for each chunk, so chunks must not be small.
+_CHUNK = 1 << 25
+
+
+class Reading(NamedTuple):
+    """What was found for the words at the places `words`, with `samples` draws averaged.
+
+    `samples` is 0 for the mean network. `logits` are those of the latest draw alone; the axes are
+    [words, texts, vocabulary].
+    """
+
+    words: slice
+    samples: int
+    average: AverageProbabilities
+    logits: Tensor
+
+
+@torch.no_grad()
+def readings(
+    draws: Draws,
+    inputs: Tensor,
+    samples: Collection[int],
+    vocabulary: int,
+    advance: Callable[[int], object] | None = None,
+) -> Iterator[Reading]:
+    """Read `inputs` [words, texts]; gives, chunk by chunk, the average after each draw.
+
+    samples: the numbers of draws that are wanted; 0 asks for the mean network, which then comes
+        first in each chunk. Where all draws are the same, only the mean network is read.
+    advance: is told how many words a network has read.
+    """
+    needed = set(map(draws.differing, samples))
+    length = max(1, _CHUNK // (inputs.shape[1] * vocabulary))
+    states: dict[int, Any] = {}
+
+    def read(network: Network, number: int, average: AverageProbabilities) -> Reading:
+        logits, states[number] = network(inputs[words], states.get(number))
+        average.add(logits)
+        if advance is not None:
+            advance(logits.shape[0] * logits.shape[1])
+        return Reading(words, number, average, logits)
+
+    for start in range(0, len(inputs), length):
+        words = slice(start, min(start + length, len(inputs)))
+        if 0 in needed:
+            yield read(draws.mean(), 0, AverageProbabilities())
+        average = AverageProbabilities()
+        for number in range(max(needed)):
+            yield read(draws[number], number + 1, average)
+
+
+@dataclass(frozen=True)
+class Way:
+    """A way of prediction: the mean network (`samples` 0) or so many draws, averaged.
+
+    temperature: what the logarithms of the averaged probabilities are divided by. A scaled average
+    is one distribution, in which nothing is left of the draws: all of its entropy is aleatoric.
+    """
+
+    samples: int
+    temperature: float = 1.0
+
+
+@dataclass(frozen=True)
+class WordFigures:
+    """Figures for each word of a text but the first: [words], in the precision of the network.
+
+    entropy: of the averaged prediction, in nats.
+    aleatoric: the mean entropy of single draws.
+    nll: -log of the averaged probability of the word that came; at most 87.3, which is what the
+        smallest float32 gives.
+    confidence: the probability of the likeliest word.
+    correct: whether that word came (bool).
+    brier: squared distance between the probabilities and the corner of the word that came.
+    """
+
+    entropy: Tensor
+    aleatoric: Tensor
+    nll: Tensor
+    confidence: Tensor
+    correct: Tensor
+    brier: Tensor
+
+    @property
+    def information(self) -> Tensor:
+        """The mutual information between the prediction and the weights: entropy - aleatoric."""
+        return self.entropy - self.aleatoric
+
+
+@torch.no_grad()
+def word_figures(
+    draws: Draws,
+    texts: Sequence[Tensor],
+    ways: Collection[Way],
+    vocabulary: int,
+    streams: int = 1,
+    advance: Callable[[int], object] | None = None,
+) -> dict[Way, list[WordFigures]]:
+    """The figures of each text by each way of prediction; one reading serves all.
+
+    With one stream the state of a text is carried from zero through the whole of it. More are
+    faster; each starts from a zero state.
+    """
+    inputs, targets, lengths = side_by_side(texts, streams)
+    found: dict[Way, dict[str, Tensor]] = {way: {} for way in ways}
+    for reading in readings(draws, inputs, [way.samples for way in ways], vocabulary, advance):
+        for way, figures in found.items():
+            if draws.differing(way.samples) == reading.samples:
+                chunk = _figures(reading.average, targets[reading.words], way.temperature)
+                for name, values in chunk.items():
+                    if name not in figures:
+                        figures[name] = values.new_empty(inputs.shape, device="cpu")
+                    figures[name][reading.words] = values
+    columns = [range(first, first + streams) for first in range(0, len(lengths), streams)]
+    return {
+        way: [WordFigures(**_of_text(figures, lengths, of_text)) for of_text in columns]
+        for way, figures in found.items()
+    }
+
+
+def _of_text(
+    figures: Mapping[str, Tensor], lengths: Sequence[int], columns: Sequence[int]
+) -> dict[str, Tensor]:
+    """The figures of the text whose parts stand in these columns."""
+    parts = {
+        name: [values[: lengths[column], column] for column in columns]
+        for name, values in figures.items()
+    }
+    return {name: torch.cat(of) if len(of) > 1 else of[0] for name, of in parts.items()}
+
+
+def side_by_side(texts: Sequence[Tensor], streams: int = 1) -> tuple[Tensor, Tensor, list[int]]:
+    """Words, and the words that follow them, [words, texts * streams], and how many count in each.
+
+    Each text is cut into `streams` parts, whose lengths differ by at most one; columns that end
+    before the longest are padded.
+    """
+    for text in texts:
+        require_words(len(text), streams)
+    inputs = [part for text in texts for part in text[:-1].tensor_split(streams)]
+    targets = [part for text in texts for part in text[1:].tensor_split(streams)]
+    return pad_sequence(inputs), pad_sequence(targets), list(map(len, inputs))
+
+
+def require_words(words: int, streams: int, name: str = "a text") -> None:
+    """Refuse a text that is too short for so many streams."""
+    if words <= streams:
+        raise CorpusError(
+            f"{name} has {words} token(s), but {streams} stream(s) need at least {streams + 1}; "
+            "give more text or fewer streams"
+        )
+
+
+def _figures(
+    average: AverageProbabilities, targets: Tensor, temperature: float
+) -> dict[str, Tensor]:
+    probs, total, aleatoric = average.mean, average.total(), average.aleatoric
+    if temperature != 1:
+        probs = scaled(probs, temperature)
+        total = aleatoric = entropy(probs)
+    # No float32 is smaller, and none of the draws would find a word that improbable.
+    of_target = probs.gather(-1, targets[..., None])[..., 0].clamp_min(torch.finfo().tiny)
+    confidence, answers = probs.max(-1)
+    squares = torch.linalg.vector_norm(probs, dim=-1).square()
+    return {
+        "entropy": total,
+        "aleatoric": aleatoric,
+        "nll": -of_target.log(),
+        "confidence": confidence,
+        "brier": squares - 2 * of_target + 1,
+        "correct": answers == targets,
+    }
+
+
+def scaled(probabilities: Tensor, temperature: float) -> Tensor:
+    """Probabilities proportional to p ** (1 / temperature), classes on the last axis."""
+    if not temperature > 0:
+        raise ConfigError(f"the temperature is {temperature:g}; it has to be above 0")
+    least = torch.finfo(probabilities.dtype).tiny  # as in the fit of the temperature
+    return probabilities.clamp_min(least).log_().div_(temperature).softmax(-1)

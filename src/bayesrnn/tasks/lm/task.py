@@ -1,0 +1,232 @@
+"""The language-model task: its data, its network, and a trained run to use."""
+
+import hashlib
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F
+
+from bayesrnn.compression.file import read_compact
+from bayesrnn.core.init import relative
+from bayesrnn.data.batches import Batch, TrainingBatches
+from bayesrnn.data.vocabulary import VOCABULARY_FILE, Vocabulary, read_vocabulary, vocabulary_text
+from bayesrnn.errors import BayesRNNError, CheckpointError, ConfigError, RunError
+from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
+from bayesrnn.random import RandomStreams
+from bayesrnn.runs.load import choose_device, load_network, task_name
+from bayesrnn.runs.options import from_toml
+from bayesrnn.runs.start import RunArguments, train_run
+from bayesrnn.runs.task import Task, TrainedRun
+from bayesrnn.tasks.lm.config import LanguageModelConfig, resolve_language_model
+from bayesrnn.tasks.lm.data import Corpus, load_corpus
+from bayesrnn.tasks.lm.likelihood import likelihood
+from bayesrnn.tasks.lm.model import LanguageModel
+from bayesrnn.tasks.lm.sparse import sparse_language_model
+from bayesrnn.uncertainty.likelihood import Likelihood
+
+#: The output bias stays deterministic, and the layers that meet words start out less sure.
+HINTS = Hints(
+    deterministic=("output.bias",),
+    sigma_init={"recurrent.*": relative(0.25, 0.5), "*": relative(0.5, 1.0)},
+    before_recurrent=("input_dropout",),
+)
+
+#: Streams side by side in the validation after an epoch.
+VALIDATION_STREAMS = 20
+
+
+class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
+    """Learn to predict the next word of a text."""
+
+    name: ClassVar[str] = LanguageModelConfig.task
+
+    def resolve(
+        self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
+    ) -> LanguageModelConfig:
+        """A full configuration from what the user gave and a configuration file."""
+        return resolve_language_model(given, file)
+
+    def run_name(self, config: LanguageModelConfig) -> str:
+        """Named by corpus, method, size and seed."""
+        corpus = "+".join(Path(part).stem for part in config.corpus)
+        return f"{corpus}-{config.method}-{config.size}-seed{config.seed}"
+
+    def load(self, config: LanguageModelConfig) -> Corpus:
+        """The corpus."""
+        return load_corpus(config.corpus, config.data_dir, config.vocabulary_limit)
+
+    def fingerprint(self, data: Corpus) -> str:
+        """A hash of the words and the training text."""
+        digest = hashlib.sha256("\n".join(data.vocabulary.words).encode())
+        digest.update(data.train.numpy().tobytes())
+        return digest.hexdigest()
+
+    def files(self, data: Corpus) -> dict[str, str]:
+        """The words, in the order of their numbers."""
+        return {VOCABULARY_FILE: vocabulary_text(data.vocabulary)}
+
+    def build(
+        self,
+        config: LanguageModelConfig,
+        files: Mapping[str, str],
+        method: Method[Any],
+        streams: RandomStreams,
+    ) -> nn.Module:
+        """A recurrent network between words and words."""
+        module = _network(config, files)
+
+        def initialise(model: nn.Module, generator: torch.Generator) -> None:
+            assert isinstance(model, LanguageModel)
+            model.initialise(config.init or None, generator)
+
+        initialise(module, streams["init"])
+        return method.build(module, replace(HINTS, initialise=initialise))
+
+    def problem(
+        self,
+        config: LanguageModelConfig,
+        data: Corpus,
+        method: Method[Any],
+        net: nn.Module,
+        device: torch.device,
+    ) -> "NextWord":
+        """Predict the next word of the training text."""
+        batches = TrainingBatches(data.train.to(device), config.batch_size, config.unroll)
+        return NextWord(batches, data.valid.to(device), method, net)
+
+
+@dataclass(frozen=True)
+class NextWord:
+    """What the training loop knows of a language model."""
+
+    batches: TrainingBatches
+    valid: torch.Tensor
+    method: Method[Any]
+    net: nn.Module
+
+    unit: ClassVar[str] = "word"
+    measure: ClassVar[str] = "perplexity"
+
+    def minibatches(self, epoch: int) -> TrainingBatches:
+        """The text in order, in every epoch."""
+        del epoch
+        return self.batches
+
+    def objective(self, batch: Batch, state: Any) -> Objective:
+        """The loss of a minibatch of sequences: summed over time, averaged over the sequences."""
+
+        def objective(network: Network) -> Outcome:
+            logits, after = network(batch.inputs, state)
+            per_word = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten())
+            return Outcome(per_word * len(batch.targets), after)
+
+        return objective
+
+    def figures(self, nll: float) -> dict[str, float]:
+        """The perplexity."""
+        return {"perplexity": Likelihood(nll, tokens=1).perplexity}
+
+    def validate(self) -> dict[str, float]:
+        """The likelihood of the validation text with the mean weights."""
+        found = likelihood(self.method, self.net, self.valid, streams=VALIDATION_STREAMS)
+        return {"perplexity": found.perplexity, "nll": found.nll}
+
+
+def train_language_model(arguments: RunArguments, given: Mapping[str, Any]) -> Path:
+    """Train a language model, or continue to; gives the folder of the run."""
+    return train_run(LanguageModelTask(), arguments, given)
+
+
+@dataclass(frozen=True)
+class TrainedLanguageModel(TrainedRun[LanguageModelConfig]):
+    """A trained language model, ready to predict."""
+
+    @cached_property
+    def vocabulary(self) -> Vocabulary:
+        """The words that the model knows."""
+        return read_vocabulary(self.files)
+
+    def corpus(self) -> Corpus:
+        """The corpus that the run learnt from, with the same words."""
+        corpus = LanguageModelTask().load(self.config)
+        if corpus.vocabulary != self.vocabulary:
+            raise RunError(
+                f"the words of {' '.join(self.config.corpus)} are not those that {self.path} was "
+                "trained on; give back the same text"
+            )
+        return corpus
+
+
+def load_language_model(
+    path: Path, checkpoint: str = "best", device: str = "auto", for_inference: bool = False
+) -> TrainedLanguageModel:
+    """Load a trained language model from the folder of its run, or a pruned one from its file.
+
+    for_inference: the network of a file may be one that only predicts, without the weights that
+        were dropped where leaving them out is faster.
+    """
+    if path.is_file():
+        return _load_compact(path, checkpoint, device, for_inference)
+    task = LanguageModelTask()
+    if task_name(path) != task.name:
+        raise ConfigError(
+            f"{path} is a run of `bayesrnn train {task_name(path)}`, and this needs a language "
+            "model; give a run of `bayesrnn train lm`"
+        )
+    run = load_network(task, path, checkpoint, device, (VOCABULARY_FILE,))
+    return TrainedLanguageModel(**vars(run))
+
+
+def _load_compact(
+    path: Path, checkpoint: str, device: str, for_inference: bool
+) -> TrainedLanguageModel:
+    """The network of a file of `prune --out`: one set of weights, so it predicts like `plain`."""
+    compact = read_compact(path)
+    about = compact.about
+    config_text, files, step = (about.get(name) for name in ("config", "files", "step"))
+    if (
+        about.get("task") != LanguageModelTask.name
+        or not isinstance(config_text, str)
+        or not isinstance(files, dict)
+        or not isinstance(files.get(VOCABULARY_FILE), str)
+        or not isinstance(step, int)
+    ):
+        raise CheckpointError(
+            f"{path} has weights, but not the settings and the words of a language model; give a "
+            "file of `bayesrnn prune --out`"
+        )
+    if checkpoint not in ("best", "last", str(step)):
+        raise ConfigError(
+            f"--checkpoint is {checkpoint}, but {path} has one network only, that of step {step}; "
+            "leave it out"
+        )
+    task, plain = LanguageModelTask(), METHODS["plain"]
+    try:
+        trained_as = task.resolve({}, from_toml(config_text, f"the configuration in {path}"))
+        config = replace(trained_as, method=plain.name, kl_weighting="uniform", options={})
+        with torch.device("meta"):  # before memory is taken for a network that does not fit
+            expected = _network(config, files).state_dict()
+    except (BayesRNNError, ValueError, RuntimeError) as error:
+        raise CheckpointError(f"the network of {path} cannot be made: {error}") from None
+    shapes = {name: weight.shape for name, weight in compact.weights.items()}
+    if shapes != {name: weight.shape for name, weight in expected.items()}:
+        raise CheckpointError(f"the weights of {path} do not fit its configuration")
+    streams = RandomStreams(config.seed)
+    method = plain(plain.options_type(), streams)
+    net = task.build(config, files, method, streams)
+    net.load_state_dict(compact.weights)
+    place = choose_device(device)
+    if for_inference and place.type == "cpu" and isinstance(net, LanguageModel):
+        net = sparse_language_model(net, prefer="speed")
+    return TrainedLanguageModel(path, config, method, net.to(place), step, place, files)
+
+
+def _network(config: LanguageModelConfig, files: Mapping[str, str]) -> LanguageModel:
+    words = len(read_vocabulary(files))
+    return LanguageModel(words, config.hidden, config.layers, config.cell, config.tied)

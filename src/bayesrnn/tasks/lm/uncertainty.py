@@ -1,0 +1,338 @@
+"""The uncertainty benchmark: does a language model know when a text is not what it learnt?"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from bayesrnn.data.files import SPLITS
+from bayesrnn.data.text import known_tokens, read_text
+from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
+from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.progress import progress_bar
+from bayesrnn.random import RandomStreams, seeded
+from bayesrnn.report.table import distinct_names
+from bayesrnn.runs.options import flag, number_list
+from bayesrnn.runs.output import require_outputs, write_json, write_text
+from bayesrnn.runs.summary import RunSummary, read_summary
+from bayesrnn.tasks.lm.data import CORPUS_NAMES, Corpus, load_corpus
+from bayesrnn.tasks.lm.reading import (
+    Way,
+    WordFigures,
+    readings,
+    require_words,
+    side_by_side,
+    word_figures,
+)
+from bayesrnn.tasks.lm.shifts import reversed_text, shuffled_text, text_with_random_words
+from bayesrnn.tasks.lm.task import VALIDATION_STREAMS, TrainedLanguageModel, load_language_model
+from bayesrnn.tasks.lm.uncertainty_page import uncertainty_page
+from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty, ShiftFigures, StreamFigures
+from bayesrnn.tasks.lm.uncertainty_tables import uncertainty_text
+from bayesrnn.uncertainty.average import entropy
+from bayesrnn.uncertainty.calibration import reliability
+from bayesrnn.uncertainty.detection import Detection, detection, require_window, window_means
+from bayesrnn.uncertainty.draws import Draws
+from bayesrnn.uncertainty.selective import risk_coverage
+from bayesrnn.uncertainty.temperature import TemperatureFit
+
+REVERSED = "reversed"
+
+
+@dataclass(frozen=True)
+class UncertaintySettings:
+    """What to measure, and with how much effort.
+
+    samples: numbers of draws; 0 is the mean network.
+    shifts: further texts by corpus name or path, beside the reversed, shuffled and random words.
+    random_words: the share of words that is replaced by random ones.
+    only_reversed: leave out the shuffled text and the one with random words: half the work.
+    window: words over which scores are averaged before texts are told apart.
+    bootstrap: resamples for the intervals.
+    temperature_words: words of the validation text to which the temperature is fitted.
+    """
+
+    samples: tuple[int, ...] = (0, 1, 2, 5, 10, 20)
+    shifts: tuple[str, ...] = ()
+    random_words: float = 0.2
+    only_reversed: bool = False
+    window: int = 20
+    streams: int = 1
+    bootstrap: int = 1000
+    temperature_words: int = 10_000
+    split: str = "test"
+    seed: int = 1
+
+    def __post_init__(self) -> None:
+        require_common(self.samples, self.split, self.bootstrap)
+        if not 0 < self.random_words <= 1:
+            raise ConfigError(
+                f"--random-words is {self.random_words:g}; it has to be above 0 and at most 1"
+            )
+        least = {"window": 1, "streams": 1, "temperature_words": 2}
+        for name, low in least.items():
+            if getattr(self, name) < low:
+                given = getattr(self, name)
+                raise ConfigError(f"{flag(name)} is {given}; it has to be {low} or more")
+
+
+def require_common(samples: Sequence[int], split: str, bootstrap: int) -> None:
+    """Refuse settings that every measurement of uncertainty has, where they cannot be meant."""
+    if not samples or min(samples) < 0:
+        raise ConfigError(
+            f"--samples is {', '.join(map(str, samples)) or 'empty'}; give numbers of draws, 0 "
+            "(the mean weights) or more"
+        )
+    if split not in SPLITS:
+        raise ConfigError(f"--split is {split}; there are: {', '.join(SPLITS)}")
+    if bootstrap < 0:
+        raise ConfigError(f"--bootstrap is {bootstrap}; it has to be 0 or more")
+
+
+def sample_counts(text: str) -> tuple[int, ...]:
+    """Numbers of draws as the user writes them: 0,1,2,5."""
+    advice = "whole numbers with commas between, such as 0,1,2,5,10,20"
+    return number_list(text, int, "samples", advice)
+
+
+def uncertainty_report(
+    runs: Sequence[Path],
+    settings: UncertaintySettings,
+    html: Path | None = None,
+    json: Path | None = None,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> str:
+    """The benchmark as text; with `html` and `json` also as files."""
+    require_outputs(html, json)
+    found = uncertainty(runs, settings, checkpoint, device)
+    if html is not None:
+        write_text(uncertainty_page(found), html)
+    if json is not None:
+        write_json(as_json(found), json)
+    return uncertainty_text(found)
+
+
+def uncertainty(
+    runs: Sequence[Path],
+    settings: UncertaintySettings,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> list[RunUncertainty]:
+    """The benchmark of each run, on the text of its own corpus."""
+    if not runs:
+        raise ConfigError("no run was given; give the folders of one or more runs")
+    summaries = [read_summary(run) for run in runs]
+    # All are loaded before the long work begins, so that a mistake is told at once.
+    trained = [load_language_model(run, checkpoint, device, for_inference=True) for run in runs]
+    corpora = [one.corpus() for one in trained]
+    texts = [_texts(*pair, settings) for pair in zip(trained, corpora, strict=True)]
+    names = distinct_names(summaries)
+    return [
+        _benchmark(one, name, summary, shifts, corpus.valid, settings)
+        for one, name, summary, shifts, corpus in zip(
+            trained, names, summaries, texts, corpora, strict=True
+        )
+    ]
+
+
+def _texts(
+    trained: TrainedLanguageModel, corpus: Corpus, settings: UncertaintySettings
+) -> dict[str, Tensor]:
+    """The regular text, named "", and the shifted ones."""
+    vocabulary, streams = trained.vocabulary, RandomStreams(settings.seed)
+    regular: Tensor = getattr(corpus, settings.split)
+    share = settings.random_words
+    texts = {"": regular, REVERSED: reversed_text(regular)}
+    if not settings.only_reversed:
+        texts["shuffled"] = shuffled_text(regular, streams["shuffled"])
+        texts[f"random {100 * share:g}%"] = text_with_random_words(
+            regular, share, len(vocabulary), streams["random words"]
+        )
+    for given in settings.shifts:
+        other = _other_text(given, vocabulary, trained.config.data_dir)
+        texts[_free_name(Path(given).name, texts)] = other[: len(regular)]
+    # Now, and not after the long work.
+    for name, text in texts.items():
+        said = f"the {name or settings.split} text"
+        require_words(len(text), settings.streams, said)
+        require_window(len(text) - 1, settings.window, said)
+    return texts
+
+
+def _other_text(given: str, vocabulary: Vocabulary, data_dir: Path | None) -> Tensor:
+    """Another text in the words of the model: a file, or the test text of a corpus."""
+    path = Path(given)
+    if given in CORPUS_NAMES or path.is_dir():
+        corpus = load_corpus(given, data_dir)
+        words = corpus.vocabulary.decode(corpus.test)
+    else:
+        words = known_tokens(read_text(path), vocabulary)
+    if not any(word != EOS for word in words):
+        raise CorpusError(f"--shift is {given}, which has no words; give a text")
+    return vocabulary.encode(words)
+
+
+def _free_name(name: str, taken: Mapping[str, Any]) -> str:
+    names = [name, *(f"{name} ({number})" for number in range(2, len(taken) + 2))]
+    return next(one for one in names if one not in taken)
+
+
+def _benchmark(
+    trained: TrainedLanguageModel,
+    name: str,
+    summary: RunSummary,
+    texts: Mapping[str, Tensor],
+    valid: Tensor,
+    settings: UncertaintySettings,
+) -> RunUncertainty:
+    samples = sorted(set(settings.samples))
+    generator = seeded(settings.seed)
+    draws = Draws(trained.method, trained.net, samples[-1], generator)
+    plain_ways = [Way(number) for number in samples]
+    ends = sorted({samples[0], samples[-1]})
+    fitted = valid[: settings.temperature_words]
+    scaled_ways = _scaled_ways(trained, draws, ends, fitted, name)
+    on_device = [text.to(trained.device) for text in texts.values()]
+    ways = [*plain_ways, *scaled_ways]
+    cells = max(-(-(len(text) - 1) // settings.streams) for text in on_device)
+    words = _networks(draws, samples) * cells * len(on_device) * settings.streams
+    with progress_bar(words, " words", name) as bar:
+        found = word_figures(
+            *(draws, on_device, ways, len(trained.vocabulary), settings.streams), bar.update
+        )
+    levels = {
+        way: _level(way, dict(zip(texts, found[way], strict=True)), draws, settings) for way in ways
+    }
+    return RunUncertainty(
+        name=name,
+        path=str(trained.path),
+        method=trained.config.method,
+        corpus=summary.data,
+        vocabulary=summary.vocabulary,
+        settings=f"{summary.network}, {summary.settings}",
+        split=settings.split,
+        step=trained.step,
+        seed=settings.seed,
+        window=settings.window,
+        streams=settings.streams,
+        bootstrap=settings.bootstrap,
+        temperature_words=settings.temperature_words,
+        unknown={name: _unknown(text, trained.vocabulary) for name, text in texts.items() if name},
+        unigram_entropy=unigram_entropy(texts[""]),
+        levels=tuple(levels[way] for way in plain_ways),
+        scaled=tuple(levels[way] for way in scaled_ways),
+    )
+
+
+def _unknown(text: Tensor, vocabulary: Vocabulary) -> float:
+    """The share of words that the vocabulary does not have."""
+    if UNK not in vocabulary:
+        return 0.0
+    return (text == vocabulary.index(UNK)).double().mean().item()
+
+
+def unigram_entropy(text: Tensor) -> float:
+    """The entropy of the word counts of a text, in nats."""
+    counts = text.bincount().double()
+    return entropy(counts / counts.sum()).item()
+
+
+def _scaled_ways(
+    trained: TrainedLanguageModel,
+    draws: Draws,
+    samples: Sequence[int],
+    text: Tensor,
+    name: str,
+) -> list[Way]:
+    """The ways of prediction with the temperature that suits each best on a validation text."""
+    streams = min(VALIDATION_STREAMS, len(text) - 1)
+    # Cut so that all streams are equally long: padding is no text.
+    text = text[: (len(text) - 1) // streams * streams + 1]
+    inputs, targets, _ = side_by_side([text.to(trained.device)], streams)
+    fits = {number: TemperatureFit() for number in samples}
+    words = _networks(draws, samples) * inputs.numel()
+    with progress_bar(words, " words", f"{name}: temperature") as bar:
+        for reading in readings(draws, inputs, samples, len(trained.vocabulary), bar.update):
+            for number, fit in fits.items():
+                if draws.differing(number) == reading.samples:
+                    fit.add(reading.average.mean, targets[reading.words])
+    return [Way(number, fit.temperature()) for number, fit in fits.items()]
+
+
+def _networks(draws: Draws, samples: Sequence[int]) -> int:
+    """How many networks have to read the texts."""
+    return draws.differing(max(samples)) + (0 in map(draws.differing, samples))
+
+
+def _level(
+    way: Way, found: Mapping[str, WordFigures], draws: Draws, settings: UncertaintySettings
+) -> Level:
+    regular = found[""]
+    wrong = ~regular.correct
+    told_by_information = draws.differing(way.samples) > 1 and way.temperature == 1
+
+    def shift(shifted: WordFigures) -> ShiftFigures:
+        return ShiftFigures(
+            figures=_means(shifted),
+            gap=_mean(shifted.entropy) - _mean(regular.entropy),
+            by_entropy=told_apart(regular.entropy, shifted.entropy),
+            by_information=(
+                told_apart(regular.information, shifted.information)
+                if told_by_information
+                else None
+            ),
+        )
+
+    def told_apart(scores: Tensor, shifted: Tensor) -> Detection:
+        generator = seeded(settings.seed)
+        ours, theirs = (window_means(values, settings.window) for values in (scores, shifted))
+        return detection(ours, theirs, generator, settings.bootstrap)
+
+    return Level(
+        samples=way.samples,
+        temperature=way.temperature,
+        regular=_means(regular),
+        error=_mean(wrong),
+        brier=_mean(regular.brier),
+        reliability=reliability(regular.confidence, regular.correct),
+        reliability_equal_mass=reliability(regular.confidence, regular.correct, equal_mass=True),
+        risk_coverage=risk_coverage(-regular.confidence, wrong.double()),
+        shifts={name: shift(figures) for name, figures in found.items() if name},
+    )
+
+
+def _means(figures: WordFigures) -> StreamFigures:
+    names = ("entropy", "aleatoric", "information", "nll")
+    means = {name: _mean(getattr(figures, name)) for name in names}
+    return StreamFigures(**means, words=len(figures.nll))
+
+
+def _mean(values: Tensor) -> float:
+    return values.mean(dtype=torch.double).item()
+
+
+def as_json(runs: Sequence[RunUncertainty]) -> list[dict[str, Any]]:
+    """The benchmark as values for a JSON file, with the figures that follow from others."""
+    return [
+        {
+            **asdict(run),
+            "levels": [_level_json(level) for level in run.levels],
+            "scaled": [_level_json(level) for level in run.scaled],
+        }
+        for run in runs
+    ]
+
+
+def _level_json(level: Level) -> dict[str, Any]:
+    return {
+        **asdict(level),
+        "perplexity": level.regular.perplexity,
+        "overconfidence": level.regular.overconfidence,
+        "ece": level.reliability.error,
+        "ece_equal_mass": level.reliability_equal_mass.error,
+        "aurc": level.risk_coverage.area,
+    }

@@ -1,0 +1,274 @@
+"""The page on the uncertainty of runs: tables, figures, and how to read them."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from functools import partial
+
+from bayesrnn.report.axes import draw_axis, even_axis, share_axis
+from bayesrnn.report.chart import Reference, Series, line_chart
+from bayesrnn.report.page import Section, document
+from bayesrnn.report.table import distinct_names
+from bayesrnn.report.text import escaped, printable, shortened
+from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty
+from bayesrnn.tasks.lm.uncertainty_tables import (
+    all_shifts,
+    gap,
+    main_shift,
+    problem_groups,
+    uncertainty_tables,
+)
+
+_FEWEST = 20  # words in a bin of the reliability diagram
+
+_GAP = (
+    "A run that knows what it does not know has a higher entropy on text unlike the text that it "
+    "learnt from: the wider the gap, the better. Solid lines show the gap for the average of so "
+    "many drawn networks; the mean network stands apart. Dashed lines and hollow marks "
+    "show it with the temperature that fits the validation text best, for the fewest and the most "
+    "draws: a gap that is wide only without it comes from flat predictions, not from knowledge. "
+    "The scales need not start at 0."
+)
+_OVERCONFIDENCE = (
+    "The entropy of a prediction is how surprised the run expects to be; the negative "
+    "log-likelihood (NLL) is how surprised it was. On the line at 0 both agree, above it the run "
+    "is too sure of itself, and below it too unsure."
+)
+_ENTROPY = (
+    "The two entropies whose difference is the gap, without temperature: regular text solid, "
+    "{shift} text dashed. The dotted line is the entropy of the counts of the words alone. A run "
+    "that understands nothing of a text and knows it comes near that line."
+)
+_RELIABILITY = (
+    "Words are sorted by the probability of the most probable word (confidence), and each bin "
+    "shows how often that word was right (accuracy). On the dotted diagonal both agree; below it "
+    f"the run is too sure. Bins of fewer than {_FEWEST} words are left out, and those on the right "
+    "often hold few words. The most draws of each run."
+)
+_RISK = (
+    "If only the least doubtful words are answered, how many of these answers are wrong? From "
+    "right to left, more and more doubtful words are withheld; the faster a line falls, the "
+    "better the run knows its errors. The most draws of each run."
+)
+_AUROC = (
+    "Take one window of {shift} and one of regular text: how often does the first have the higher "
+    "score? At 1 always, at 0.5 it is guessing. Solid lines score by entropy, dashed lines by "
+    "mutual information, which needs two different draws; the table has the intervals."
+)
+
+
+#: A figure of a level; None where there is none.
+_Figure = Callable[[Level], float | None]
+_Points = list[tuple[float, float | None]]
+
+
+@dataclass(frozen=True)
+class _Group:
+    """Runs that can be compared, under the names by which they are shown."""
+
+    names: Sequence[str]
+    runs: Sequence[RunUncertainty]
+    #: What the titles of their charts end with.
+    ending: str
+
+    def raw(self, figure: _Figure, dashed: bool = False) -> list[Series]:
+        """A line per run over the numbers of draws."""
+        return self._lines(lambda run: _points(run.levels, figure), dashed)
+
+    def scaled(self, figure: _Figure) -> list[Series]:
+        """The same with temperature: from the fewest to the most draws, dashed."""
+        return self._lines(lambda run: [(one.samples, figure(one)) for one in run.scaled], True)
+
+    def most(self, points: Callable[[Level], _Points], scaled: bool = False) -> list[Series]:
+        """A line per run, of its level with the most draws."""
+        return self._lines(
+            lambda run: [
+                point
+                for level in (run.scaled if scaled else run.levels)[-1:]
+                for point in points(level)
+            ]
+        )
+
+    def _lines(
+        self, points: Callable[[RunUncertainty], _Points], dashed: bool = False
+    ) -> list[Series]:
+        named = zip(self.names, self.runs, strict=True)
+        return [Series(name, points(run), dashed) for name, run in named]
+
+
+def uncertainty_page(runs: Sequence[RunUncertainty]) -> str:
+    """One HTML file: the tables, the gap with every number of draws, figures, settings.
+
+    Runs that cannot be compared with each other have charts of their own.
+    """
+    gaps, calibration, telling = uncertainty_tables(runs, every_level=True)
+    groups, shift = _groups(runs), main_shift(runs)
+
+    def figures(said: str, chart: Callable[[_Group], str]) -> str:
+        return f"<p>{escaped(said.format(shift=shift))}</p>\n{''.join(map(chart, groups))}"
+
+    sections = [
+        Section(gaps[0], gaps[1].html() + figures(_GAP, _gap_charts)),
+        Section("Expected and real surprise", figures(_OVERCONFIDENCE, _overconfidence_chart)),
+        Section("Entropy of both texts", figures(_ENTROPY, partial(_entropy_chart, shift=shift))),
+        Section(calibration[0], calibration[1].html() + figures(_RELIABILITY, _reliability_charts)),
+        Section("Withholding doubtful answers", figures(_RISK, _risk_chart)),
+        Section(
+            telling[0], telling[1].html() + figures(_AUROC, partial(_auroc_chart, shift=shift))
+        ),
+        Section("Settings", _settings(runs)),
+    ]
+    corpora = ", ".join(dict.fromkeys(run.corpus for run in runs))
+    counted = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
+    return document(f"Uncertainty of {counted} on {corpora}", sections)
+
+
+def _groups(runs: Sequence[RunUncertainty]) -> list[_Group]:
+    names, groups = distinct_names(runs), problem_groups(runs)
+    return [
+        _Group(
+            [names[place] for place in group],
+            [runs[place] for place in group],
+            f": {runs[group[0]].corpus}" if len(groups) > 1 else "",
+        )
+        for group in groups
+    ]
+
+
+def _points(levels: Sequence[Level], figure: _Figure) -> _Points:
+    """The figure by number of draws; the mean network (0) is joined to none."""
+    points: _Points = []
+    for level in levels:
+        points.append((level.samples, figure(level)))
+        if level.samples == 0:
+            points.append((level.samples, None))
+    return points
+
+
+#: A chart over the numbers of draws.
+_by_draws = partial(
+    line_chart,
+    x_label="draws",
+    x=draw_axis,
+    y=even_axis,
+    solid="raw",
+    dashed="scaled",
+    empty="no figures",
+)
+
+
+def _gap_charts(group: _Group) -> str:
+    """One per shifted text; all but the first are lower."""
+    return "".join(
+        _by_draws(
+            group.raw(partial(gap, shift=shift)) + group.scaled(partial(gap, shift=shift)),
+            f"Entropy gap, {shift} text{group.ending}",
+            y_label="gap (nats)",
+            height=300 if place else 420,
+        )
+        for place, shift in enumerate(all_shifts(group.runs))
+    )
+
+
+def _overconfidence_chart(group: _Group) -> str:
+    def figure(level: Level) -> float:
+        return level.regular.overconfidence
+
+    return _by_draws(
+        group.raw(figure) + group.scaled(figure),
+        f"NLL minus entropy, regular text{group.ending}",
+        y_label="NLL minus entropy (nats)",
+        references=[Reference.level("as expected", 0)],
+    )
+
+
+def _entropy_chart(group: _Group, shift: str) -> str:
+    def shifted(level: Level) -> float | None:
+        return level.shifts[shift].figures.entropy if shift in level.shifts else None
+
+    return _by_draws(
+        group.raw(lambda level: level.regular.entropy) + group.raw(shifted, dashed=True),
+        f"Entropy, regular and {shift} text{group.ending}",
+        y_label="entropy (nats)",
+        references=[Reference.level("unigram", group.runs[0].unigram_entropy)],
+        solid="regular",
+        dashed=shortened(printable(shift), 16),
+    )
+
+
+def _reliability_charts(group: _Group) -> str:
+    """As it is, and with temperature where that was tried."""
+
+    def points(level: Level) -> _Points:
+        found = level.reliability
+        bins = zip(found.confidence, found.accuracy, found.count, strict=True)
+        return [(sure, right) for sure, right, count in bins if count >= _FEWEST]
+
+    kinds = [("", False), (" with temperature", True)]
+    return "".join(
+        line_chart(
+            group.most(points, scaled),
+            f"Reliability{said}{group.ending}",
+            "confidence",
+            "accuracy",
+            x=share_axis,
+            y=share_axis,
+            references=[Reference("calibrated", 0, 1)],
+            empty="no figures",
+            width=640,
+            height=480,
+        )
+        for said, scaled in kinds
+        if not scaled or any(run.scaled for run in group.runs)
+    )
+
+
+def _risk_chart(group: _Group) -> str:
+    def points(level: Level) -> _Points:
+        return list(zip(level.risk_coverage.coverage, level.risk_coverage.risk, strict=True))
+
+    return line_chart(
+        group.most(points),
+        f"Risk and coverage{group.ending}",
+        "share of words answered (coverage)",
+        "share of wrong answers (risk)",
+        x=share_axis,
+        y=even_axis,
+        empty="no figures",
+    )
+
+
+def _auroc_chart(group: _Group, shift: str) -> str:
+    def by_entropy(level: Level) -> float | None:
+        found = level.shifts.get(shift)
+        return found.by_entropy.auroc.value if found else None
+
+    def by_information(level: Level) -> float | None:
+        found = level.shifts.get(shift)
+        return found.by_information.auroc.value if found and found.by_information else None
+
+    return _by_draws(
+        group.raw(by_entropy) + group.raw(by_information, dashed=True),
+        f"AUROC, {shift} against regular text{group.ending}",
+        y_label="AUROC",
+        references=[Reference.level("guessing", 0.5)],
+        solid="by entropy",
+        dashed="by MI",
+    )
+
+
+def _settings(runs: Sequence[RunUncertainty]) -> str:
+    return "".join(
+        f"<h3>{escaped(name)}</h3>\n<p>{escaped(f'{run.corpus}, {run.method}, {run.settings}')}</p>"
+        f'\n<p class="note">{escaped(_origin(run))}</p>\n'
+        for name, run in zip(distinct_names(runs), runs, strict=True)
+    )
+
+
+def _origin(run: RunUncertainty) -> str:
+    draws = ", ".join(str(level.samples or "mean network") for level in run.levels)
+    return (
+        f"{run.path} at step {run.step:,}, {run.split} text in {run.streams} "
+        f"stream{'' if run.streams == 1 else 's'}; draws: {draws}; seed {run.seed} of the "
+        f"benchmark; windows of {run.window} words, {run.bootstrap:,} resamples; temperature "
+        f"fitted to at most {run.temperature_words:,} words of the validation text"
+    )

@@ -1,0 +1,101 @@
+"""What the uncertainty benchmark finds about one run, as plain numbers."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from bayesrnn.uncertainty.calibration import Reliability
+from bayesrnn.uncertainty.detection import Detection
+from bayesrnn.uncertainty.likelihood import Likelihood
+from bayesrnn.uncertainty.selective import RiskCoverage
+
+
+@dataclass(frozen=True)
+class StreamFigures:
+    """Means over the words of one text, in nats a word.
+
+    entropy: of the averaged prediction; it splits into the mean entropy of single draws,
+        `aleatoric`, and the mutual `information` between prediction and weights.
+    nll: negative log-likelihood of the words that came.
+    """
+
+    entropy: float
+    aleatoric: float
+    information: float
+    nll: float
+    words: int
+
+    @property
+    def perplexity(self) -> float:
+        """exp(nll)."""
+        return Likelihood(self.nll, self.words).perplexity
+
+    @property
+    def overconfidence(self) -> float:
+        """NLL minus entropy: 0 for a model as surprised as it expects to be, more if too sure."""
+        return self.nll - self.entropy
+
+
+@dataclass(frozen=True)
+class ShiftFigures:
+    """A shifted text beside the regular one.
+
+    gap: entropy on the shifted text minus entropy on the regular one (eq. 20 of the paper).
+    by_entropy, by_information: how well windows of the two texts are told apart by that score;
+        the latter is None where there is no information: fewer than two different draws.
+    """
+
+    figures: StreamFigures
+    gap: float
+    by_entropy: Detection
+    by_information: Detection | None
+
+
+@dataclass(frozen=True)
+class Level:
+    """All figures of one way of prediction: the mean network (`samples` 0), or so many draws.
+
+    temperature: what the logarithms of the probabilities were divided by; 1 leaves them alone.
+    error: share of words that were not the most probable one.
+    """
+
+    samples: int
+    temperature: float
+    regular: StreamFigures
+    error: float
+    brier: float
+    reliability: Reliability
+    reliability_equal_mass: Reliability
+    risk_coverage: RiskCoverage
+    shifts: Mapping[str, ShiftFigures]
+
+
+@dataclass(frozen=True)
+class RunUncertainty:
+    """The benchmark of one run.
+
+    levels: one for each number of draws, in that order.
+    scaled: for the fewest and the most draws, once more with the temperature that makes the
+        validation text most probable: a control, since a flatter model widens the gap for free.
+    unigram_entropy: that of the word counts of the regular text, in nats.
+    window: words per window for telling texts apart.
+    unknown: the share of words outside the vocabulary in each shifted text.
+    """
+
+    name: str
+    path: str
+    method: str
+    corpus: str
+    #: What tells the vocabulary from another: runs with different ones cannot be compared.
+    vocabulary: str
+    settings: str
+    split: str
+    step: int
+    seed: int
+    window: int
+    streams: int
+    bootstrap: int
+    temperature_words: int
+    unknown: Mapping[str, float]
+    unigram_entropy: float
+    levels: tuple[Level, ...]
+    scaled: tuple[Level, ...]

@@ -1,0 +1,43 @@
+"""The configuration of a classifier of digits."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from typing import Any, ClassVar
+
+from bayesrnn.methods.base import option
+from bayesrnn.runs.config import Defaults, Recipe, TrainingConfig
+
+PIXELS = {"mnist": 28 * 28, "digits": 8 * 8}
+
+_RECIPE = Recipe(
+    epochs=20, hold_epochs=10, decay=0.8, lr=1e-3, clip=5.0, batch_size=128, optimizer="adam"
+)
+#: Methods with an optimiser of their own have learning rates of their own; see also `recipes.py`.
+_RECIPES = {
+    "sgld": replace(_RECIPE, lr=0.3, options={"temperature": 1e-3}),
+    "psgld": replace(_RECIPE, options={"temperature": 1e-3}),
+    "ivon": replace(
+        _RECIPE, lr=0.3, options={"prior_sigma": 0.5, "hess_init": 0.1, "beta2": 0.9995}
+    ),
+}
+
+
+@dataclass(frozen=True)
+class MnistConfig(TrainingConfig):
+    """Everything needed to train a classifier of digits, and to train it again."""
+
+    task: ClassVar[str] = "mnist"
+
+    images: str = option(
+        "auto",
+        "mnist: the four original files in the folder mnist of --data-dir; digits: the 8x8 digits "
+        "that come with scikit-learn (an extra); auto: mnist if it is there, else digits",
+        ("auto", *PIXELS),
+    )
+    hidden: int = option(400, "units per hidden layer")
+    layers: int = option(2, "hidden layers")
+
+
+def mnist_defaults(values: Mapping[str, Any]) -> Defaults:
+    """What the recipe of the method adds."""
+    return _RECIPES.get(values["method"], _RECIPE).defaults(values)

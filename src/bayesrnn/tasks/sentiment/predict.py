@@ -1,0 +1,228 @@
+"""Predict the rating or the label of texts, and say how sure the run is."""
+
+import sys
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from bayesrnn.data.text import decode_text, read_text
+from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.progress import progress_bar, say
+from bayesrnn.random import seeded
+from bayesrnn.report.table import Align, Table
+from bayesrnn.report.text import number_text
+from bayesrnn.runs.output import require_outputs, write_json
+from bayesrnn.tasks.sentiment.data import Labels, Numbers, review_words
+from bayesrnn.tasks.sentiment.predictions import (
+    PredictedLabels,
+    PredictedNumbers,
+    predict_labels,
+    predict_numbers,
+)
+from bayesrnn.tasks.sentiment.segments import Segments
+from bayesrnn.tasks.sentiment.task import TrainedReader, load_sentiment_run
+from bayesrnn.uncertainty.draws import Draws, networks_to_read
+
+_STANDARD_INPUT = "-"
+
+
+def predict_texts(
+    run: Path,
+    text: str | None = None,
+    file: Path | None = None,
+    samples: int = 20,
+    interval: float = 0.9,
+    json: Path | None = None,
+    checkpoint: str = "best",
+    seed: int = 1,
+    device: str = "auto",
+) -> str:
+    """What a run predicts for a text, or for each line of a file, as a table; also as JSON."""
+    if samples < 0:
+        raise ConfigError(f"--samples is {samples}; it has to be 0 (the mean network) or more")
+    if not 0 < interval < 1:
+        raise ConfigError(f"--interval is {interval:g}; it has to be between 0 and 1, such as 0.9")
+    if (text is None) == (file is None):
+        given = "neither" if text is None else "both"
+        raise ConfigError(f'{given} of --text and --file were given; give one: --text "..."')
+    require_outputs(None, json)
+    texts = _lines(file) if file is not None else [str(text)]
+    words = [review_words(one) for one in texts]
+    for number, found in enumerate(words, start=1):
+        if not found:
+            where = f"--text is {text!r}, which"
+            if file is not None:
+                where = f"line {number} of {_source(file)}"
+            raise CorpusError(f"{where} has no words; give a text of at least one word")
+    trained = load_sentiment_run(run, checkpoint, device)
+    result = predicted(trained, texts, words, samples, interval, seed)
+    for number, one in enumerate(result["texts"], start=1):
+        if one["unknown"] == 1:
+            say(
+                f"note: the run knows no word of {_named(number, len(texts))}; the prediction says "
+                "nothing about it"
+            )
+    if json is not None:
+        write_json(result, json)
+    table = predicted_numbers_table if result["target"] == "number" else predicted_labels_table
+    return table(result).text()
+
+
+def predicted(
+    trained: TrainedReader,
+    texts: Sequence[str],
+    words: Sequence[Sequence[str]],
+    samples: int,
+    interval: float,
+    seed: int,
+) -> dict[str, Any]:
+    """The predictions for texts that are cut into words, and how they came about."""
+    vocabulary, target = trained.vocabulary, trained.target
+    segments = Segments.cut(
+        [vocabulary.encode(found) for found in words],
+        torch.zeros(len(words), dtype=torch.double),
+        trained.config.segment,
+    ).to(trained.device)
+    draws = Draws(trained.method, trained.net, samples, seeded(seed))
+    networks = networks_to_read(trained.method, trained.net, samples)
+    with progress_bar(networks * len(segments), " segments", "reading", delay=1.0) as bar:
+        if isinstance(target, Numbers):
+            numbers = predict_numbers(draws, segments, target, bar.update)
+            found = _numbers(numbers, interval)
+        else:
+            found = _labels(predict_labels(draws, segments, bar.update), target)
+    about_texts = [
+        {
+            "text": text,
+            "words": len(of_text),
+            "unknown": sum(word not in vocabulary for word in of_text) / len(of_text),
+        }
+        for text, of_text in zip(texts, words, strict=True)
+    ]
+    return {
+        "run": str(trained.path),
+        "method": trained.config.method,
+        "step": trained.step,
+        "seed": seed,
+        "samples": draws.differing(samples),
+        "target": "number" if isinstance(target, Numbers) else "label",
+        "interval": interval,
+        "texts": [{**one, **of} for one, of in zip(about_texts, found, strict=True)],
+    }
+
+
+def _numbers(numbers: PredictedNumbers, interval: float) -> list[dict[str, Any]]:
+    of = numbers.texts
+    low, high = of.interval(interval)
+    columns = zip(
+        *(t.tolist() for t in (of.mean, low, high, of.total.sqrt(), of.epistemic / of.total)),
+        strict=True,
+    )
+    names = ("score", "low", "high", "deviation", "epistemic_share")
+    return [dict(zip(names, column, strict=True)) for column in columns]
+
+
+def _labels(labels: PredictedLabels, target: Labels) -> list[dict[str, Any]]:
+    rows = zip(*(t.tolist() for t in (labels.texts, labels.total, labels.information)), strict=True)
+    return [
+        {
+            "label": target.names[max(range(len(probabilities)), key=probabilities.__getitem__)],
+            "probabilities": dict(zip(target.names, probabilities, strict=True)),
+            "entropy": entropy,
+            "mutual_information": information,
+        }
+        for probabilities, entropy, information in rows
+    ]
+
+
+def _lines(file: Path) -> list[str]:
+    """The lines of a file, or of standard input for `-`; blank ones at the end do not count."""
+    if str(file) == _STANDARD_INPUT:
+        # Bytes: what the terminal is set to must not change how the same text is read.
+        text = decode_text(sys.stdin.buffer.read(), _source(file))
+    else:
+        text = read_text(file)
+    lines = text.rstrip().splitlines()
+    if not lines:
+        raise CorpusError(f"{_source(file)} has no text; give one text a line")
+    return lines
+
+
+def _source(file: Path) -> str:
+    """What messages call a file."""
+    return "standard input" if str(file) == _STANDARD_INPUT else str(file)
+
+
+def _named(number: int, count: int) -> str:
+    return "the text" if count == 1 else f"text {number}"
+
+
+#: Labels that have a column of their own; of more, the likeliest are named.
+_COLUMNS = 5
+
+
+def predicted_numbers_table(result: Mapping[str, Any]) -> Table:
+    """One line per text: score, interval, how much of the variance is epistemic."""
+    interval = f"{100 * result['interval']:.4g}% interval"
+    header = ["text", "score", interval, "epistemic", "unknown words"]
+    rows = [
+        [
+            one["text"],
+            _figure(one["score"]),
+            f"{_figure(one['low'])} to {_figure(one['high'])}",
+            f"{one['epistemic_share']:.1%}",
+            f"{one['unknown']:.1%}",
+        ]
+        for one in result["texts"]
+    ]
+    notes = [
+        f"score: mean over {_drawn(result)}; the interval has the noise of the ratings in it",
+        "epistemic: the share of the variance on which the draws disagree, and which more data "
+        "could reduce",
+    ]
+    return Table(header, rows, _aligns(header), notes)
+
+
+def predicted_labels_table(result: Mapping[str, Any]) -> Table:
+    """One line per text: label, probabilities, entropy and mutual information."""
+    labels = list(result["texts"][0]["probabilities"])
+    few = len(labels) <= _COLUMNS
+    shown = [f"p({label})" for label in labels] if few else ["probability"]
+    header = ["text", "label", *shown, "entropy", "information", "unknown words"]
+    rows = []
+    for one in result["texts"]:
+        of = one["probabilities"]
+        probabilities = [of[label] for label in labels] if few else [of[one["label"]]]
+        rows.append(
+            [
+                one["text"],
+                one["label"],
+                *(number_text(probability) for probability in probabilities),
+                number_text(one["entropy"]),
+                number_text(one["mutual_information"]),
+                f"{one['unknown']:.1%}",
+            ]
+        )
+    notes = [
+        f"probabilities: mean over {_drawn(result)}; entropy: of these, in nats",
+        "information: the part of the entropy on which the draws disagree, and which more data "
+        "could reduce",
+    ]
+    return Table(header, rows, _aligns(header), notes)
+
+
+def _drawn(result: Mapping[str, Any]) -> str:
+    samples = result["samples"]
+    if not samples:
+        return "one network, which has no doubts about itself"
+    return f"{samples} draw{'s' * (samples > 1)} of the network"
+
+
+def _aligns(header: list[str]) -> list[Align]:
+    return ["left" if title in ("text", "label") else "right" for title in header]
+
+
+def _figure(value: float) -> str:
+    return f"{value:.4g}" if abs(value) >= 10 else number_text(value)

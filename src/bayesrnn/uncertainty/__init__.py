@@ -1,0 +1,1 @@
+"""Functions from a predictor and data to numbers. Never trains."""

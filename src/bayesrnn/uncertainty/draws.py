@@ -1,0 +1,70 @@
+"""Draws of a network that can be read in turn, chunk by chunk, without keeping their weights."""
+
+from collections.abc import Iterator
+from typing import Any
+
+import torch
+from torch import nn
+
+from bayesrnn.core.noise import draw_seed
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import Method, Network
+
+
+class Draws:
+    """`samples` networks drawn by a method; each is drawn again whenever it is asked for.
+
+    So a long text can be read by all of them chunk after chunk, while only one set of weights is
+    in memory: a draw is kept as its seed. `draws[3]` always has the same weights; a method that
+    draws new masks as it reads starts the same masks anew at each call, whatever they then fall on.
+
+    Where a method keeps several networks, the draws go through them in turn, in random order.
+    """
+
+    def __init__(
+        self, method: Method[Any], net: nn.Module, samples: int, generator: torch.Generator
+    ) -> None:
+        if samples < 0:
+            raise ConfigError(f"samples is {samples}; it has to be 0 (the mean) or more")
+        self._method = method
+        self._net = net
+        self._members = method.members(net)
+        seeds = [draw_seed(generator) for _ in range(samples)]
+        if self._members > 1:
+            order = torch.randperm(self._members, generator=generator).tolist()
+            seeds = [
+                seed // self._members * self._members + order[number % self._members]
+                for number, seed in enumerate(seeds)
+            ]
+        self._seeds = seeds
+
+    def __len__(self) -> int:
+        return len(self._seeds)
+
+    def differing(self, samples: int) -> int:
+        """How many networks have to be read for the first `samples` draws; 0: the mean alone."""
+        return _differing(self._method, self._members, samples)
+
+    @torch.no_grad()
+    def __getitem__(self, number: int) -> Network:
+        return self._method.draw(self._net, self._seeds[number])
+
+    def mean(self) -> Network:
+        """The one network that stands for all."""
+        return self._method.mean(self._net)
+
+    def networks(self) -> Iterator[Network]:
+        """Every network that has to be read for all draws; the mean, if there are none."""
+        different = self.differing(len(self))
+        return map(self.__getitem__, range(different)) if different else iter([self.mean()])
+
+
+def networks_to_read(method: Method[Any], net: nn.Module, samples: int) -> int:
+    """How many networks `Draws.networks` gives."""
+    return max(1, _differing(method, method.members(net), samples))
+
+
+def _differing(method: Method[Any], members: int, samples: int) -> int:
+    if method.draws_differ:
+        return samples
+    return min(samples, members) if members > 1 else 0

@@ -1,0 +1,147 @@
+"""Prediction with uncertainty, from several draws of a network."""
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, overload
+
+import torch
+from torch import Tensor, nn
+
+from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.noise import draw_seed
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import Network
+from bayesrnn.nn.dropout import dropout_layers, dropping, modes_kept
+from bayesrnn.progress import progress_bar
+from bayesrnn.random import RandomStreams
+from bayesrnn.uncertainty.average import AverageProbabilities
+from bayesrnn.uncertainty.regression import AverageNumbers, Regression, RegressionPrediction
+
+
+@dataclass(frozen=True)
+class Prediction:
+    """Class probabilities averaged over draws, and how unsure they are, in nats.
+
+    total = H[mean p] splits into aleatoric = mean H[p], the noise of the data itself, and
+    epistemic = total - aleatoric, the mutual information between the prediction and the weights:
+    what more data could teach.
+    """
+
+    mean: Tensor
+    total: Tensor
+    aleatoric: Tensor
+    epistemic: Tensor
+
+
+@overload
+def predict(
+    net: nn.Module,
+    *inputs: Any,
+    samples: int = 20,
+    generator: torch.Generator | None = None,
+    head: None = None,
+    **kwargs: Any,
+) -> Prediction: ...
+@overload
+def predict(
+    net: nn.Module,
+    *inputs: Any,
+    samples: int = 20,
+    generator: torch.Generator | None = None,
+    head: Regression,
+    **kwargs: Any,
+) -> RegressionPrediction: ...
+
+
+@torch.no_grad()
+def predict(
+    net: nn.Module,
+    *inputs: Any,
+    samples: int = 20,
+    generator: torch.Generator | None = None,
+    head: Regression | None = None,
+    **kwargs: Any,
+) -> Prediction | RegressionPrediction:
+    """Run `net` on `inputs` with `samples` draws of its weights, or of what dropout drops.
+
+    The network is a `Bayesian`, or any module with dropout layers, which are then left on (Gal &
+    Ghahramani 2016); dropout that is a function call inside a module cannot be seen and is off. The
+    network's output, or the first of its outputs, has to be a tensor:
+    of logits with the classes on the last axis or, with `head=Regression(...)`, of numbers.
+
+    Only the averages are kept, so memory does not grow with the number of draws (for regression:
+    from 128 draws on, which quantiles are made of). Draws of a
+    `Bayesian` come in pairs, +noise and -noise: each follows the posterior exactly, and the noise
+    is made once for both. Every layer is left in the mode in which it was.
+    """
+    if not isinstance(samples, int) or samples < 1:
+        raise ConfigError(f"samples is {samples}; it has to be a whole number, 1 or more")
+    average = AverageProbabilities() if head is None else AverageNumbers(head)
+    bar = progress_bar(samples, " draws", "predicting", delay=2.0)
+    with _drawn(net, samples, generator) as networks, bar:
+        for network in networks:
+            average.add(_first_output(network(*inputs, **kwargs)))
+            bar.update()
+    if isinstance(average, AverageNumbers):
+        return average.prediction()
+    total = average.total()
+    return Prediction(average.mean, total, average.aleatoric, total - average.aleatoric)
+
+
+@contextmanager
+def _drawn(
+    net: nn.Module, samples: int, generator: torch.Generator | None
+) -> Iterator[Iterator[Network]]:
+    """`samples` networks, one after the other."""
+    if isinstance(net, Bayesian):
+        with modes_kept(net):
+            net.eval()
+            yield _posterior_draws(net, samples, generator)
+    elif any(isinstance(layer, Bayesian) for layer in net.modules()):
+        raise ConfigError(
+            f"a part of this {type(net).__name__} is a bayesrnn.Bayesian, which draws only where "
+            "it is asked to; make the whole network one, Bayesian(network, deterministic=...), or "
+            "predict with that part alone"
+        )
+    elif dropout_layers(net) or samples == 1:
+        masks = RandomStreams(draw_seed(generator))
+        with dropping(net), masks.as_default("dropout"):
+            yield (net for _ in range(samples))
+    else:
+        raise ConfigError(
+            f"nothing in this {type(net).__name__} is random, so {samples} draws of it would all "
+            "be the same: it is not a bayesrnn.Bayesian and has no dropout layer (nn.Dropout or "
+            "its like) with a rate above 0; wrap it in Bayesian, or ask for samples=1"
+        )
+
+
+def _posterior_draws(
+    net: Bayesian, samples: int, generator: torch.Generator | None
+) -> Iterator[Network]:
+    for number in range(samples):
+        if number % 2 == 0:
+            weights = net.sample(generator)
+            noise = weights.noise
+        else:
+            weights = net.sample(noise=noise.mirrored())
+
+        def network(*args: Any, **kwargs: Any) -> Any:
+            return net(*args, weights=weights, **kwargs)  # noqa: B023
+
+        yield network
+
+
+def _first_output(output: Any) -> Tensor:
+    first = output[0] if isinstance(output, tuple | list) and output else output
+    if not isinstance(first, Tensor):
+        raise ConfigError(
+            "predict needs a network whose (first) output is a tensor of logits or numbers; it is "
+            f"a {type(first).__name__}"
+        )
+    if not first.is_floating_point() or not first.dim() or not first.shape[-1]:
+        raise ConfigError(
+            f"the network's output has the shape {list(first.shape)} and holds {first.dtype}; "
+            "predict needs real numbers, with at least one on the last axis"
+        )
+    return first

@@ -1,0 +1,250 @@
+"""Training that is stopped in every way, and goes on as if nothing had happened."""
+
+import json
+import random
+import re
+import resource
+import shutil
+import signal
+import time
+
+import pytest
+
+from bayesrnn.errors import CorpusError
+from bayesrnn.training.checkpoints import CheckpointStore
+
+from ..conftest import model_hash
+
+#: A checkpoint after every step.
+ALWAYS = ("--save-minutes", "0.000001")
+
+
+def wait_for_step(process, run, step):
+    """Wait until a checkpoint of `step` or later is saved, or the process ended."""
+    while process.poll() is None:
+        last = run / "last"
+        if last.exists() and int(last.read_text() or 0) >= step:
+            return
+        time.sleep(0.002)
+
+
+@pytest.fixture(params=["bbb", "dropout", "sharpened"])
+def uninterrupted(request, train_arguments, program, tmp_path):
+    arguments = [*train_arguments, "--method", request.param, "--epochs", "3"]
+    code, _, errors = program(*arguments, "--out", tmp_path / "whole")
+    assert code == 0, errors
+    return arguments, model_hash(tmp_path / "whole"), tmp_path / "whole"
+
+
+def epoch_records(run):
+    lines = (run / "metrics.jsonl").read_text().splitlines()
+    return [record for record in map(json.loads, lines) if record["kind"] == "epoch"]
+
+
+def test_killed_at_random_moments_and_resumed(uninterrupted, start, program, tmp_path):
+    arguments, expected, whole = uninterrupted
+    run = tmp_path / "killed"
+    chance = random.Random(1)
+    total = CheckpointStore(whole).load("last").step
+    kills = 0
+    for part in range(1, 4):
+        process = start(*arguments, *ALWAYS, "--resume", "--out", run)
+        wait_for_step(process, run, chance.randrange(total * part // 4, total * (part + 1) // 4))
+        time.sleep(chance.random() * 0.02)
+        kills += process.poll() is None
+        process.kill()
+        process.wait()
+    assert kills >= 2
+    code, _, errors = program(*arguments, "--resume", "--out", run)
+    assert code == 0, errors
+    assert model_hash(run) == expected
+    assert epoch_records(run) == epoch_records(whole)
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_signals_save_and_exit_cleanly(number, uninterrupted, start, program, tmp_path):
+    arguments, expected, whole = uninterrupted
+    run = tmp_path / "stopped"
+    process = start(*arguments, *ALWAYS, "--out", run)
+    wait_for_step(process, run, CheckpointStore(whole).load("last").step // 2)
+    process.send_signal(number)
+    _, errors = process.communicate()
+    assert process.returncode == 128 + number
+    assert "saved" in errors
+    assert "--resume" in errors
+    assert "Traceback" not in errors
+    stopped_after = int(re.search(r"after (\d+) steps", errors).group(1))
+    assert CheckpointStore(run).load("last").step == stopped_after
+    code, _, errors = program(*arguments, "--resume", "--out", run)
+    assert code == 0, errors
+    assert model_hash(run) == expected
+
+
+def test_a_second_process_is_refused(train_arguments, start, program, tmp_path):
+    run = tmp_path / "run"
+    arguments = [*train_arguments, "--epochs", "1000", *ALWAYS, "--out", run]
+    process = start(*arguments)
+    wait_for_step(process, run, 1)
+    code, _, errors = program(*arguments, "--resume")
+    assert code == 1
+    assert f"pid {process.pid}" in errors
+    assert process.poll() is None
+
+
+def test_a_full_disk_leaves_the_checkpoint_before_it_whole(
+    train_arguments, start, program, tmp_path
+):
+    run = tmp_path / "run"
+    arguments = [*train_arguments, "--epochs", "2", "--resume", "--out", run]
+    process = start(*arguments, *ALWAYS)
+    wait_for_step(process, run, 5)
+    process.kill()
+    process.wait()
+    before = CheckpointStore(run).load("last")
+
+    def small_files_only():
+        signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (20_000, 20_000))
+
+    process = start(*arguments, *ALWAYS, preexec_fn=small_files_only)
+    _, errors = process.communicate()
+    assert process.returncode == 1
+    assert "Traceback" not in errors
+    assert [line for line in errors.splitlines() if line.startswith("bayesrnn: cannot")]
+    assert CheckpointStore(run).load("last").step == before.step
+    assert program(*arguments)[0] == 0
+
+
+def test_a_diverging_run_is_stopped_and_not_saved(train_arguments, program, tmp_path):
+    run = tmp_path / "run"
+    wild = ["--method", "plain", "--lr", "1e38", "--clip", "0", *ALWAYS]
+    code, _, errors = program(*train_arguments, *wild, "--out", run)
+    assert code == 1
+    assert "step" in errors
+    assert "--lr" in errors
+    store = CheckpointStore(run)
+    if store.exists():  # the first steps may still be finite
+        assert all(tensor.isfinite().all() for tensor in store.load("last").model.values())
+
+
+def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again_as_it_was_meant(
+    train_arguments, program, tmp_path
+):
+    run = tmp_path / "run"
+    arguments = [*train_arguments, "--method", "dropout", "--epochs", "1", "--out", run]
+    assert program(*arguments)[0] == 0
+    meant = (run / "config.toml").read_text()
+    shutil.rmtree(run / "checkpoints")
+    for pointer in ("best", "last"):
+        (run / pointer).unlink()
+    assert program("train", "lm", "--resume", "--out", run)[0] == 0
+    assert (run / "config.toml").read_text() == meant
+    shutil.rmtree(run / "checkpoints")
+    for pointer in ("best", "last"):
+        (run / pointer).unlink()
+    code, _, errors = program("train", "lm", "--resume", "--out", run, "--method", "plain")
+    assert code == 1
+    assert "--method is plain, but the run was started with dropout" in errors
+
+
+def test_resuming_with_other_options_is_refused(train_arguments, program, tmp_path):
+    run = tmp_path / "run"
+    program(*train_arguments, "--epochs", "1", "--out", run)
+    code, _, errors = program(*train_arguments, "--lr", "0.1", "--resume", "--out", run)
+    assert code == 1
+    assert "--lr" in errors
+    code, _, errors = program(*train_arguments, "--resume", "--epochs", "2", "--out", run)
+    assert code == 0, errors
+    assert [record["epoch"] for record in epoch_records(run)] == [1, 2]
+
+
+def test_resuming_needs_no_option_but_out(train_arguments, program, tmp_path):
+    run = tmp_path / "run"
+    assert program(*train_arguments, "--method", "sharpened", "--epochs", "1", "--out", run)[0] == 0
+    resume = ("train", "lm", "--resume", "--out", run)
+    saved = ("--eta-lr", "0.002", "--method", "sharpened")
+    for options in ((), saved[:2], saved, ("--config", run / "config.toml")):
+        code, _, errors = program(*resume, *options)
+        assert code == 0, errors
+    other = tmp_path / "other.toml"
+    for text, options, words in (
+        ("", ("--eta-lr", "0.1"), "--eta-lr is 0.1, but the run was started with 0.002"),
+        ("", ("--eta-init", "0.1"), "--eta-init is 0.1, but the run was started without it"),
+        ("", ("--dropout", "0.1"), "--dropout is 0.1, but the run was started without it"),
+        ("", ("--epochs", "0"), "--epochs is 0; it has to be above 0"),
+        ('epochs = "ten"', (), "--epochs is 'ten'; it has to be a whole number"),
+        ('corpus = "ptb"', (), "--corpus is ptb, but"),
+        ('task = "mnist"', (), "train mnist"),
+        ("options = 3", (), "table"),
+        ("speed = 3", (), "'speed', which is not an option"),
+    ):
+        other.write_text(text)
+        code, _, errors = program(*resume, "--config", other, *options)
+        assert code == 1
+        assert words in errors
+        assert errors.count("\n") == 1
+    data = tmp_path / "data"
+    other.write_text(f"epochs = 2\ndata_dir = '{data}'")
+    code, _, errors = program(*resume, "--config", other)
+    assert code == 0, errors
+    assert [record["epoch"] for record in epoch_records(run)] == [1, 2]
+    assert f'data_dir = "{data}"' in (run / "config.toml").read_text()
+
+
+def test_resuming_looks_for_no_images_but_those_of_the_run(program, tmp_path, monkeypatch):
+    pytest.importorskip("sklearn")
+    run = tmp_path / "run"
+    small = ("--hidden", "8", "--epochs", "1", "--method", "plain", "--threads", "1")
+    code, _, errors = program("train", "mnist", "--images", "digits", *small, "--out", run)
+    assert code == 0, errors
+
+    def none_found(data_dir):
+        raise CorpusError("no images were found")
+
+    monkeypatch.setattr("bayesrnn.tasks.mnist.task.available_images", none_found)
+    resume = ("train", "mnist", "--resume", "--out", run)
+    for options in ((), ("--images", "auto"), ("--images", "digits"), ("--epochs", "2")):
+        code, _, errors = program(*resume, *options)
+        assert code == 0, errors
+    assert [record["epoch"] for record in epoch_records(run)] == [1, 2]
+    code, _, errors = program(*resume, "--images", "mnist")
+    assert code == 1
+    assert "--images is mnist, but the run was started with digits" in errors
+    code, _, errors = program("train", "mnist", *small, "--resume", "--out", tmp_path / "new")
+    assert code == 1
+    assert "no images were found" in errors
+
+
+def test_resuming_with_another_text_is_refused(train_arguments, program, tiny_text, tmp_path):
+    text = tmp_path / "own.txt"
+    text.write_text(tiny_text.read_text())
+    arguments = [*train_arguments, "--epochs", "1", "--corpus", text, "--out", tmp_path / "run"]
+    assert program(*arguments)[0] == 0
+    kept = {
+        name: (tmp_path / "run" / name).read_text() for name in ("config.toml", "vocabulary.txt")
+    }
+    text.write_text(tiny_text.read_text().replace("truth", "lie").replace("Bennet", "Smith"))
+    code, _, errors = program(*arguments, "--epochs", "2", "--resume")
+    assert code == 1
+    assert "training data" in errors
+    for name, before in kept.items():
+        assert (tmp_path / "run" / name).read_text() == before
+
+
+def test_a_damaged_checkpoint_is_refused_with_a_way_out(train_arguments, program, tmp_path):
+    run = tmp_path / "run"
+    program(*train_arguments, "--epochs", "2", "--out", run)
+    steps = CheckpointStore(run).steps()
+    model = run / "checkpoints" / str(steps[-1]) / "model.safetensors"
+    data = bytearray(model.read_bytes())
+    data[len(data) // 2] ^= 1
+    model.write_bytes(data)
+    code, _, errors = program(*train_arguments, "--epochs", "3", "--resume", "--out", run)
+    assert code == 1
+    assert "damaged" in errors
+    assert f"--checkpoint {steps[0]}" in errors
+    code, _, errors = program(
+        *train_arguments, "--epochs", "3", "--resume", "--checkpoint", steps[0], "--out", run
+    )
+    assert code == 0, errors
+    assert [record["epoch"] for record in epoch_records(run)] == [1, 2, 3]

@@ -1,0 +1,130 @@
+"""The whole of `bayesrnn reproduce ptb`, on a made-up corpus of a few thousand words."""
+
+import json
+import os
+import random
+import shutil
+import signal
+
+import pytest
+
+from bayesrnn.cli.main import main
+from bayesrnn.studies.reproduce import measure as reproduce_results
+from bayesrnn.studies.reproduce import runs as reproduce_runs
+from bayesrnn.tasks.lm import config as recipes
+from bayesrnn.tasks.lm import data as corpora
+from bayesrnn.training.loop import Trainer
+
+SPEEDS = {
+    name: {"ratio": ratio, "memory_ratio": 1.25, "seconds": 1.0, "megabytes": 1.0}
+    for name, ratio in (("plain", 1.0), ("bbb", 0.8125))
+}
+
+#: What does the work: nothing of it may be called where all is done.
+WORK = (
+    (reproduce_runs, "train_language_model"),
+    (reproduce_results, "evaluate"),
+    (reproduce_results, "dynamic_row"),
+    (reproduce_results, "uncertainty"),
+    (reproduce_results, "prune_run"),
+    (reproduce_results, "bench"),
+)
+
+
+def text(lines, seed):
+    """Lines of ten words; each word has its likely followers."""
+    generator, word = random.Random(seed), 0
+    made = []
+    for _ in range(lines):
+        words = []
+        for _ in range(10):
+            word = (2 * word + generator.choice((1, 1, 1, 7, 12))) % 30
+            words.append(f"w{word}")
+        made.append(" ".join(words))
+    return "\n".join(made) + "\n"
+
+
+@pytest.fixture(scope="module")
+def small_world(tmp_path_factory):
+    """A ptb folder, a tiny network for `tiny`, and a benchmark of speed that is only a table."""
+    folder = tmp_path_factory.mktemp("data")
+    (folder / "ptb").mkdir()
+    for split, lines in (("train", 300), ("valid", 30), ("test", 30)):
+        (folder / "ptb" / f"ptb.{split}.txt").write_text(text(lines, split))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("BAYESRNN_DATA", str(folder))
+        known = corpora._Published("ptb/ptb.{}.txt", (3300, 330, 330), 31)
+        patch.setitem(corpora._PUBLISHED, "ptb", known)
+        patch.setitem(recipes.SIZES, "tiny", recipes.Size(hidden=8, layers=1))
+        patch.setattr(reproduce_results, "bench", lambda *_: SPEEDS)
+        yield folder
+
+
+@pytest.fixture(scope="module")
+def finished(small_world, tmp_path_factory):
+    """A folder in which plain and bbb are done; nobody may change it."""
+    folder = tmp_path_factory.mktemp("reproduction") / "done"
+    assert main(command(folder)) == 0
+    return folder
+
+
+@pytest.fixture
+def copied(finished, tmp_path):
+    shutil.copytree(finished, tmp_path / "copy")
+    return tmp_path / "copy"
+
+
+@pytest.fixture
+def calls(monkeypatch):
+    """The names of the functions that do the work, as they are called."""
+    made = []
+
+    def counting(module, name):
+        function = getattr(module, name)
+
+        def counted(*arguments, **options):
+            made.append(name)
+            return function(*arguments, **options)
+
+        monkeypatch.setattr(module, name, counted)
+
+    for pair in WORK:
+        counting(*pair)
+    return made
+
+
+def command(out, *more):
+    options = ["--size", "tiny", "--methods", "plain,bbb", "--samples", "2", "--epochs", "2"]
+    arguments = ["reproduce", "ptb", *options, "--threads", "1", "--device", "cpu"]
+    return [*arguments, "--out", str(out), *map(str, more)]
+
+
+def result(run, name):
+    return json.loads((run / "results" / f"{name}.json").read_text())
+
+
+def values_of(folder):
+    return json.loads((folder / "results.json").read_text())
+
+
+def markdown_of(folder):
+    return (folder / "results.md").read_text()
+
+
+def remove_weights(run):
+    for name in ("last", "best"):
+        (run / name).unlink()
+    shutil.rmtree(run / "checkpoints")
+
+
+def interrupt_at(monkeypatch, number):
+    """Ctrl-C in the `number`-th step of training that is made from now on."""
+    step, made = Trainer.step, []
+
+    def counted(self):
+        made.append(1)
+        if len(made) == number:
+            os.kill(os.getpid(), signal.SIGINT)
+        return step(self)
+
+    monkeypatch.setattr(Trainer, "step", counted)

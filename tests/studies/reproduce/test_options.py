@@ -1,0 +1,102 @@
+import shlex
+from pathlib import Path
+
+import pytest
+import tyro
+
+from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.methods import METHODS
+from bayesrnn.studies.reproduce.options import _SETTINGS, PARTS, PtbOptions
+from bayesrnn.tasks.lm.config import SIZES, recipe_for
+from bayesrnn.tasks.lm.task import LanguageModelTask
+
+
+def test_every_method_has_a_configuration_at_every_size():
+    for size in SIZES:
+        request = PtbOptions(size=size, methods=",".join(METHODS)).request()
+        assert request.methods == tuple(METHODS)
+        for method in METHODS:
+            config = LanguageModelTask().resolve(request.given(method, 7))
+            assert (config.method, config.size, config.seed) == (method, size, 7)
+            assert config.corpus == ("ptb",)
+
+
+def test_the_settings_are_for_methods_and_sizes_that_exist():
+    assert all(size in SIZES and method in METHODS for size, method in _SETTINGS)
+
+
+def test_small_is_trained_as_suits_each_and_medium_by_the_recipes():
+    small, medium = PtbOptions().request(), PtbOptions(size="medium").request()
+    configs = {m: LanguageModelTask().resolve(small.given(m, 1)) for m in small.methods}
+    assert (configs["plain"].epochs, configs["plain"].hold_epochs) == (13, 4)
+    schedules = {m: (c.epochs, c.hold_epochs, c.decay) for m, c in configs.items()}
+    assert schedules["dropout"] == (15, 6, 0.7)
+    assert schedules["variational-dropout"] == (20, 8, 0.76)
+    assert schedules["sharpened"] == (12, 6, 0.7)
+    assert schedules["bbb"][:2] == (30, 9), "the recipe's 21 of 70, stretched"
+    for method in ("plain", "dropout", "bbb"):
+        config = LanguageModelTask().resolve(medium.given(method, 1))
+        recipe = recipe_for(method, "medium")
+        assert (config.epochs, config.decay) == (recipe.epochs, recipe.decay)
+
+
+def test_epochs_are_for_all_methods():
+    request = PtbOptions(epochs=4).request()
+    for method in ("plain", "dropout", "bbb"):
+        config = LanguageModelTask().resolve(request.given(method, 1))
+        assert config.epochs == 4
+        assert config.decay == recipe_for(method, "small").stretched(4).decay
+
+
+def test_what_the_machine_is_goes_along():
+    request = PtbOptions(threads=2, device="cpu", data_dir=Path("data")).request()
+    machine = {"threads": 2, "device": "cpu", "data_dir": Path("data")}
+    assert request.machine() == machine
+    assert request.given("bbb", 1).items() >= machine.items()
+    assert PtbOptions().request().machine() == {}
+
+
+def test_names_are_read_once_and_blanks_do_not_matter():
+    request = PtbOptions(methods="bbb, plain,bbb", seeds="3, 1,3", skip="bench,draws").request()
+    assert request.methods == ("bbb", "plain")
+    assert request.seeds == (3, 1)
+    assert request.skip == {"bench", "draws"}
+    assert request.out == Path("reproduction/ptb-small")
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"methods": "bbb,lstm"}, r"--methods has lstm; there are: plain, .*bbb"),
+        ({"methods": ""}, "--methods is empty"),
+        ({"methods": " ,"}, "--methods is ' ,', which has no name"),
+        ({"skip": ","}, "--skip is ',', which has no name"),
+        ({"seeds": "1,b"}, r"--seeds is '1,b'; give whole numbers"),
+        ({"seeds": ""}, "--seeds is ''"),
+        ({"seeds": "-1"}, "--seeds is -1; a seed is a whole number, 0 or more"),
+        ({"skip": "tests"}, f"--skip has tests; there are: {', '.join(PARTS)}"),
+        ({"samples": 0}, "--samples is 0; it has to be 1 or more"),
+        ({"epochs": 0}, "--epochs is 0"),
+        ({"threads": 0}, "--threads is 0"),
+    ],
+)
+def test_mistakes_are_told(options, words):
+    with pytest.raises(ConfigError, match=words):
+        PtbOptions(**options).request()
+
+
+def test_a_file_is_no_folder(tmp_path):
+    (tmp_path / "file").write_text("")
+    with pytest.raises(RunError, match="is a file; give a folder"):
+        PtbOptions(out=tmp_path / "file").request()
+
+
+def test_the_command_gives_the_same_options_back():
+    for options in (
+        PtbOptions(),
+        PtbOptions("medium", "bbb,plain", "1,2", Path("a folder/x"), 5, 3, "bench", threads=2),
+    ):
+        words = shlex.split(options.command())
+        assert words[:3] == ["bayesrnn", "reproduce", "ptb"]
+        assert tyro.cli(PtbOptions, args=words[3:]) == options
+    assert "dry" not in PtbOptions(dry_run=True).command()

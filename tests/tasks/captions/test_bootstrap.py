@@ -1,0 +1,121 @@
+import importlib
+import math
+
+import numpy as np
+import pytest
+import torch
+
+from bayesrnn.errors import ConfigError
+from bayesrnn.tasks.captions.bootstrap import paired_bootstrap
+from bayesrnn.tasks.captions.scores import CaptionScores, bleu, score_captions
+
+module = importlib.import_module("bayesrnn.tasks.captions.bootstrap")
+
+
+def seeded(seed=0):
+    return torch.Generator().manual_seed(seed)
+
+
+def drawn_captions(images, seed):
+    """Captions of random words for two systems, and references that the first is closer to."""
+    rng = np.random.default_rng(seed)
+    known, first, second = [], [], []
+    for _ in range(images):
+        truth = rng.choice(list("abcdefgh"), 6)
+        noise = [rng.choice(list("abcdefgh"), 6) for _ in range(4)]
+        mixed = [np.where(rng.random(6) < 0.7, truth, other) for other in noise]
+        known.append([tuple(mixed[0]), tuple(mixed[1])])
+        first.append(tuple(mixed[2]))
+        second.append(tuple(np.where(rng.random(6) < 0.5, mixed[3], noise[0])))
+    return score_captions(first, known), score_captions(second, known)
+
+
+def test_against_slow_resampling(monkeypatch):
+    # Each resample written out as rows, its figures from `figures`, in slices of 3 resamples.
+    ours, theirs = drawn_captions(20, 0)
+    seen, resample = [], module._resample
+
+    def noting(*given):
+        seen.append(resample(*given))
+        return seen[-1]
+
+    monkeypatch.setattr(module, "_SLICE", 60)
+    monkeypatch.setattr(module, "_resample", noting)
+    found = paired_bootstrap(ours, theirs, seeded(1), resamples=50, level=0.8)
+    assert [len(part) for part in seen] == [3] * 16 + [2]
+    slow = []
+    for times in torch.cat(seen):
+        rows = torch.arange(20).repeat_interleave(times.long())
+        pair = [
+            CaptionScores(s.bleu_counts[rows], s.rouge[rows], s.cider[rows]).figures()
+            for s in (ours, theirs)
+        ]
+        slow.append([pair[0][name] - pair[1][name] for name in found])
+    assert len(slow) == 50
+    low, high = np.percentile(slow, [10, 90], axis=0)
+    below = np.mean(np.array(slow) < 0, axis=0)
+    assert len(found) == 6
+    for place, (name, difference) in enumerate(found.items()):
+        expected = ours.figures()[name] - theirs.figures()[name]
+        assert difference.value == pytest.approx(expected, rel=1e-9)
+        assert difference.low == pytest.approx(low[place], rel=1e-9)
+        assert difference.high == pytest.approx(high[place], rel=1e-9)
+        assert difference.below == pytest.approx(below[place], abs=1e-12)
+
+
+def test_images_are_drawn_evenly_and_with_replacement():
+    times = module._resample(8, 20_000, seeded())
+    assert (times.sum(1) == 8).all()
+    assert times.mean(0).tolist() == pytest.approx([1] * 8, abs=5 / math.sqrt(20_000))
+    expected = torch.eye(8, dtype=torch.double) - 1 / 8
+    torch.testing.assert_close(times.T.cov(), expected, atol=0.06, rtol=0)
+
+
+def test_the_width_is_that_of_paired_means():
+    # Of CIDEr's mean difference: the standard error of the differences, not of two samples.
+    ours, theirs = drawn_captions(400, 3)
+    error = (ours.cider - theirs.cider).std().item() / 20
+    found = paired_bootstrap(ours, theirs, seeded(), resamples=4000, level=0.9)["CIDEr"]
+    assert found.high - found.low == pytest.approx(2 * 1.645 * error, rel=0.08)
+
+
+def test_which_is_better():
+    ours, theirs = drawn_captions(200, 2)
+    found = paired_bootstrap(ours, theirs, seeded(), resamples=200)
+    turned = paired_bootstrap(theirs, ours, seeded(), resamples=200)
+    for name in found:
+        assert 0 < found[name].low < found[name].value < found[name].high
+        assert (found[name].below, turned[name].below) == (0, 1)
+        assert turned[name].value == pytest.approx(-found[name].value)
+
+
+def test_a_system_and_itself():
+    ours, _ = drawn_captions(10, 4)
+    found = paired_bootstrap(ours, ours, seeded(), resamples=20)
+    assert all((d.value, d.low, d.high, d.below) == (0, 0, 0, 0) for d in found.values())
+
+
+def test_the_generator_decides_and_the_global_one_is_left_alone():
+    pair = drawn_captions(30, 5)
+    before = torch.get_rng_state()
+    first, again, other = (paired_bootstrap(*pair, seeded(s), resamples=50) for s in (0, 0, 1))
+    assert first == again
+    assert first["CIDEr"].low != other["CIDEr"].low
+    assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_bleu_takes_counts_of_any_shape():
+    counts = drawn_captions(6, 6)[0].bleu_counts
+    assert torch.equal(bleu(counts.view(2, 3, 10)), bleu(counts).view(2, 3, 4))
+
+
+def test_what_cannot_be():
+    ours, theirs = drawn_captions(5, 0)
+    fewer = CaptionScores(ours.bleu_counts[:4], ours.rouge[:4], ours.cider[:4])
+    with pytest.raises(ConfigError, match="scores for 5 images and the second for 4"):
+        paired_bootstrap(ours, fewer, seeded())
+    with pytest.raises(ConfigError, match="resamples is 0; it has to be 1 or more"):
+        paired_bootstrap(ours, theirs, seeded(), resamples=0)
+    for level in (0.0, 1.0, 95, math.nan):
+        with pytest.raises(ConfigError, match=f"level is {level}; it has to be between 0 and 1"):
+            paired_bootstrap(ours, theirs, seeded(), level=level)

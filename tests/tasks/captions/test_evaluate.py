@@ -1,0 +1,333 @@
+"""What captioners say, scored and compared, on a made-up Flickr8k."""
+
+import json
+import re
+import shutil
+import sys
+
+import pytest
+import torch
+
+from bayesrnn.methods.base import Outcome
+from bayesrnn.random import seeded
+from bayesrnn.tasks.captions.baseline import consensus_captions
+from bayesrnn.tasks.captions.batches import EncodedCaptions
+from bayesrnn.tasks.captions.bootstrap import paired_bootstrap
+from bayesrnn.tasks.captions.data import caption_words
+from bayesrnn.tasks.captions.likelihood import caption_likelihood
+from bayesrnn.tasks.captions.scores import score_captions
+from bayesrnn.tasks.captions.search import CaptionSearch
+from bayesrnn.tasks.captions.task import load_captions_run
+from bayesrnn.uncertainty.draws import Draws
+
+WAYS = ("greedy", "beam")
+FIGURES = ("BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr")
+
+
+def evaluated(program, tmp_path, *arguments):
+    file = tmp_path / "result.json"
+    code, out, errors = program("evaluate", *arguments, "--json", file)
+    assert code == 0, errors
+    return json.loads(file.read_text()), out
+
+
+def kept(run, name):
+    return json.loads((run / "results" / f"{name}.json").read_text())
+
+
+# Evaluation
+
+
+def test_figures_and_captions(trained_captioner, program, tmp_path, tiny_flickr8k):
+    run = trained_captioner("plain", "--epochs", "12")
+    found, out = evaluated(program, tmp_path, run)
+    assert (found["task"], found["data"], found["beam"]) == ("captions", "flickr8k", 3)
+    assert found["perplexity"] < 4
+    assert "captions" not in found
+    assert [row["inference"] for row in found["rows"]] == ["mean", "consensus48"]
+    result, captions = kept(run, "test-mean"), load_captions_run(run).captions()
+    assert (
+        result["tokens"]
+        == found["tokens"]
+        == sum(len(words) + 1 for own in captions.test.captions for words in own)
+    )
+    said = result["captions"]
+    assert [entry["image"] for entry in said] == list(captions.test.names)
+    for way in WAYS:
+        texts = [caption_words(entry[way]) for entry in said]
+        scores = score_captions(texts, captions.test.captions).figures()
+        for name in FIGURES:
+            assert found["scores"][way][name] == pytest.approx(100 * scores[name])
+            assert result["scores"][way][name] == found["scores"][way][name]
+        shown = ", ".join(f"{name} {100 * scores[name]:.1f}" for name in FIGURES)
+        assert f"{'beam 3' if way == 'beam' else way}: {shown}" in out
+        # Each image shows one of three animals; the captions say which.
+        named = [set(words) & {"dog", "cat", "horse"} for words in texts]
+        expected = [set(own[0]) & {"dog", "cat", "horse"} for own in captions.test.captions]
+        assert named == expected
+    assert max(map(len, out.splitlines())) <= 100
+    out = " ".join(out.split())
+    assert "lower case without punctuation" in out
+    assert "fewer than 5 times" in out
+    assert "<eos> is counted" in out
+    assert "times 100" in out
+    assert found["score_scale"] == 100
+
+
+def test_captions_are_those_of_a_search_with_the_draws(trained_captioner, program, tmp_path):
+    run = trained_captioner("bbb", "--epochs", "2", "--sigma-scale", "1")
+    evaluated(program, tmp_path, run, "--samples", "3", "--seed", "7", "--beam", "4")
+    result, trained = kept(run, "test-beam4-samples3"), load_captions_run(run)
+    words, test = trained.vocabulary, trained.captions().test
+    draws = Draws(trained.method, trained.net, 3, seeded(7))
+    texts = {}
+    for way, beam in {"greedy": 1, "beam": 4}.items():
+        search = CaptionSearch(words.index("<eos>"), (words.index("<unk>"),), beam)
+        found = [best[0] for best in search.captions(list(draws.networks()), test.features)]
+        texts[way] = [" ".join(words.decode(caption.words)) for caption in found]
+        assert [entry[way] for entry in result["captions"]] == texts[way]
+    assert texts["greedy"] != texts["beam"]
+    encoded = EncodedCaptions.encode(test, words)
+    assert result["nll"] == pytest.approx(caption_likelihood(draws, encoded).nll, rel=1e-6)
+
+
+def literal_bound(run):
+    """The bound on the test captions in minibatches of 16, shortest first, by the word."""
+    trained = load_captions_run(run)
+    encoded = EncodedCaptions.encode(trained.captions().test, trained.vocabulary)
+    order = sorted(range(len(encoded)), key=lambda caption: int(encoded.lengths[caption]))
+    generator, total = seeded(1), 0.0
+    for start in range(0, len(order), 16):
+        batch = encoded.batch(torch.tensor(order[start : start + 16]))
+
+        def objective(network, batch=batch):
+            logits = network(batch.inputs, batch.features)[0]
+            of_words = logits.log_softmax(-1).gather(-1, batch.targets[..., None])[..., 0]
+            return Outcome(-(of_words * batch.mask).sum(), None)
+
+        bound = trained.method.bound(trained.net, objective, generator)
+        total += bound.nll + bound.kl
+    return total / int(encoded.lengths.sum())
+
+
+def test_the_rows_of_methods(trained_captioner, program, tmp_path):
+    run = trained_captioner("sharpened", "--epochs", "1")
+    found, out = evaluated(program, tmp_path, run, "--samples", "2")
+    rows = [row["inference"] for row in found["rows"]]
+    assert rows == ["mean", "samples2", "bound", "consensus48"]
+    assert found["label"] == "phi averaged over 2 draws"
+    assert found["rows"][2]["kl"] > 0
+    assert found["rows"][2]["tokens"] == found["tokens"]
+    assert "scores" not in found["rows"][2]
+    assert "perplexity <= " in out
+    assert found["rows"][2]["nll"] == pytest.approx(literal_bound(run), rel=1e-5)
+    run = trained_captioner("bbb", "--epochs", "1")
+    found, _ = evaluated(program, tmp_path, run, "--samples", "3", "--split", "valid")
+    assert [row["inference"] for row in found["rows"]] == ["samples3", "consensus48"]
+    assert kept(run, "valid-samples3")["captions"][0]["image"] == "dev0.jpg"
+    again, _ = evaluated(program, tmp_path, run, "--samples", "3", "--split", "valid")
+    assert again == found
+
+
+def test_the_images_that_it_learnt_from_have_no_baseline(trained_captioner, program, tmp_path):
+    run = trained_captioner("plain", "--epochs", "1")
+    found, _ = evaluated(program, tmp_path, run, "--split", "train", "--beam", "1")
+    assert [row["inference"] for row in found["rows"]] == ["beam1-mean"]
+    assert found["scores"]["beam"] == found["scores"]["greedy"]
+    assert len(kept(run, "train-beam1-mean")["captions"]) == 48
+
+
+def test_the_baseline_is_kept(trained_captioner, program, tmp_path, monkeypatch):
+    run = trained_captioner("plain", "--epochs", "1")
+    found, out = evaluated(program, tmp_path, run)
+    captions = load_captions_run(run).captions()
+    said = consensus_captions(captions.train, captions.test.features, 48)
+    expected = score_captions(said, captions.test.captions).figures()
+    row = found["rows"][-1]
+    assert row["label"] == "consensus of 48 nearest images"
+    assert row["scores"]["consensus"]["CIDEr"] == pytest.approx(100 * expected["CIDEr"])
+    assert "perplexity" not in row
+    assert f"consensus of 48 nearest images\n  BLEU-1 {100 * expected['BLEU-1']:.1f}, " in out
+    texts = [entry["consensus"] for entry in kept(run, "test-consensus48")["captions"]]
+    assert texts == [" ".join(words) for words in said]
+
+    def not_again(*arguments):
+        raise AssertionError("looked at similar images once more")
+
+    with monkeypatch.context() as patch:
+        patch.setattr("bayesrnn.tasks.captions.baseline.consensus_captions", not_again)
+        assert evaluated(program, tmp_path, run)[0]["rows"][-1] == row
+        # Of other images the baseline is another one.
+        with pytest.raises(AssertionError, match="once more"):
+            program("evaluate", run, "--split", "valid")
+    # A damaged result is made again, and `compare` says what is wrong with it.
+    path = run / "results" / "test-consensus48.json"
+    whole = json.loads(path.read_text())
+    for damage in ({"scores": 3}, {"scores": {}}, {"captions": 3}):
+        path.write_text(json.dumps({**whole, **damage}))
+        code, _, errors = program("compare", run)
+        assert code == 1
+        assert "does not have the captions that it should" in errors
+        assert errors.count("\n") == 1
+        assert evaluated(program, tmp_path, run)[0]["rows"][-1] == row
+    path.write_text("{")
+    assert evaluated(program, tmp_path, run)[0]["rows"][-1] == row
+
+
+# METEOR and SPICE
+
+
+@pytest.fixture
+def fake_scorer(monkeypatch):
+    """In place of the programs in Java: the share of captions that a person wrote."""
+
+    def scores(names, said, known):
+        hits = [tuple(words) in own for words, own in zip(said, known, strict=True)]
+        return dict.fromkeys(names, sum(hits) / len(hits))
+
+    for place in ("captions_evaluation", "captions_baseline"):
+        monkeypatch.setattr(f"bayesrnn.tasks.{place}.official_scores", scores)
+    monkeypatch.setattr("bayesrnn.tasks.captions.evaluate.require_official", lambda names: None)
+
+
+def test_further_scores(trained_captioner, program, tmp_path, fake_scorer):
+    run = trained_captioner("plain", "--epochs", "1")
+    found, _ = evaluated(program, tmp_path, run)
+    assert not any("METEOR" in own for row in found["rows"] for own in row["scores"].values())
+    found, out = evaluated(program, tmp_path, run, "--meteor")
+    # The captions of similar images are what people wrote of others, and kept without METEOR.
+    for row in found["rows"]:
+        assert all(0 <= own["METEOR"] <= 100 for own in row["scores"].values())
+    assert found["rows"][-1]["scores"]["consensus"]["METEOR"] > 0
+    assert out.count("METEOR") == 3
+    assert "SPICE" not in out
+    assert "METEOR" in kept(run, "test-consensus48")["scores"]["consensus"]
+    found, out = evaluated(program, tmp_path, run)
+    assert "METEOR" not in out
+    assert not any("METEOR" in own for row in found["rows"] for own in row["scores"].values())
+    found, out = evaluated(program, tmp_path, run, "--meteor", "--spice")
+    assert max(map(len, out.splitlines())) <= 100
+    assert out.count("SPICE") == 3
+
+
+@pytest.mark.parametrize("name", ["meteor", "spice"])
+def test_further_scores_that_cannot_be_had(name, trained_captioner, program, monkeypatch, tmp_path):
+    run = trained_captioner("plain", "--epochs", "1")
+    monkeypatch.setitem(sys.modules, "pycocoevalcap", None)
+    code, out, errors = program("evaluate", run, f"--{name}")
+    assert (code, out) == (1, "")
+    assert errors.startswith(f"bayesrnn: --{name} needs an extra")
+    assert errors.count("\n") == 1
+    (tmp_path / "config.toml").write_text('task = "mnist"\n')
+    code, _, errors = program("evaluate", tmp_path, f"--{name}")
+    assert code == 1
+    assert errors.startswith(f"bayesrnn: --{name} is for runs of `bayesrnn train captions`")
+
+
+# Comparison
+
+
+def test_comparison(trained_captioner, program, tmp_path):
+    good, bad = (
+        trained_captioner("plain", "--epochs", "12", name="good"),
+        trained_captioner("plain", "--epochs", "1"),
+    )
+    for run in (good, bad):
+        evaluated(program, tmp_path, run)
+    evaluated(program, tmp_path, good, "--samples", "2")
+    page = tmp_path / "page.html"
+    code, out, errors = program("compare", good, bad, "--out", page)
+    assert code == 0, errors
+    lines = out.splitlines()
+    start = next(n for n, line in enumerate(lines) if line.startswith("captions "))
+    rows = [re.split(r"\s{2,}", line) for line in lines[start + 2 : start + 6]]
+    assert [row[0] for row in rows] == ["good", "good", "plain", "consensus"]
+    # A narrow terminal shortens the rest of a label.
+    ways = ("mean", "1 net", "mean", "48 ne")
+    assert all(row[1].startswith(way) for row, way in zip(rows, ways, strict=True))
+    results = [kept(good, "test-mean"), kept(bad, "test-mean")]
+    for row, result in zip((rows[0], rows[2]), results, strict=True):
+        scores = result["scores"]["beam"]
+        assert [row[2], row[4]] == [f"{scores[name]:.1f}" for name in ("BLEU-4", "CIDEr")]
+    assert rows[0][3] == rows[0][5] == "-"
+    # A plain network has no draws that differ from its mean.
+    assert rows[1][3] == "+0.0 (0.0, 0.0)"
+    captions = load_captions_run(good).captions().test.captions
+    first, second = (
+        score_captions([caption_words(entry["beam"]) for entry in result["captions"]], captions)
+        for result in results
+    )
+    expected = paired_bootstrap(second, first, seeded(1))["CIDEr"]
+    value, low, high = (100 * number for number in (expected.value, expected.low, expected.high))
+    assert high < 0
+    assert rows[2][5] == f"{value:+.1f} ({low:.1f}, {high:.1f}) real"
+    assert rows[2][5] in page.read_text()
+
+
+def test_another_beam_is_kept_by_itself(trained_captioner, program, tmp_path):
+    run = trained_captioner("bbb", "--epochs", "1")
+    first, _ = evaluated(program, tmp_path, run, "--samples", "2")
+    usual = kept(run, "test-samples2")
+    compared = program("compare", run)[1]
+    assert "2 draws, beam 3" in compared
+    other, out = evaluated(program, tmp_path, run, "--samples", "2", "--beam", "2")
+    assert "beam 2: BLEU-1" in out
+    assert other["inference"] == "beam2-samples2"
+    assert other["perplexity"] == first["perplexity"]
+    assert kept(run, "test-samples2") == usual
+    assert kept(run, "test-beam2-samples2")["beam"] == 2
+    assert program("compare", run)[1] == compared
+
+
+def test_without_a_difference_nothing_is_said_of_it(trained_captioner, program, tmp_path):
+    run, other = (trained_captioner("plain", "--epochs", "1", name=name) for name in "ab")
+    for each in (run, other):
+        evaluated(program, tmp_path, each)
+    for name in ("test-mean", "test-consensus48"):
+        result = kept(other, name)
+        changed = {**result, "captions": result["captions"][1:]}
+        (other / f"results/{name}.json").write_text(json.dumps(changed))
+    code, out, _ = program("compare", run, other)
+    assert code == 0
+    assert "kept captions are of other images: b (mean, beam 3), consensus" in out
+    assert "difference" not in out
+
+
+def test_comparison_without_what_it_needs(trained_captioner, program, tmp_path, monkeypatch):
+    run, other = (
+        trained_captioner("plain", "--epochs", "1"),
+        trained_captioner("bbb", "--epochs", "1"),
+    )
+    code, out, _ = program("compare", run, other)
+    assert code == 0
+    assert "CIDEr" not in out, "nothing was evaluated yet"
+    evaluated(program, tmp_path, run)
+    evaluated(program, tmp_path, other)
+    # Mixed with another task, which has no captions.
+    shutil.copytree(run, tmp_path / "lm")
+    (tmp_path / "lm" / "config.toml").write_text(
+        'corpus = "ptb"\nmethod = "plain"\ncell = "lstm"\nlayers = 1\nhidden = 4\nepochs = 1\n'
+        "seed = 1\n"
+    )
+    code, out, errors = program("compare", tmp_path / "lm", run, other)
+    assert code == 0, errors
+    assert "the runs are on different data" in out
+    assert out.count("mean, beam 3") == 2
+    result = kept(other, "test-mean")
+    changed = {**result, "captions": result["captions"][1:]}
+    (other / "results/test-mean.json").write_text(json.dumps(changed))
+    code, out, _ = program("compare", run, other)
+    assert code == 0
+    assert "kept captions are of other images: bbb (mean, beam 3)" in out
+    assert "difference: from the first line" in out, "there is one from the baseline"
+    monkeypatch.setenv("BAYESRNN_DATA", str(tmp_path / "nowhere"))
+    code, out, _ = program("compare", run, other)
+    assert code == 0
+    assert "no differences, because the captions of people are not there" in out
+    assert "difference: " not in out
+    changed = {**result, "captions": [{"image": "a.jpg"}]}
+    (other / "results/test-mean.json").write_text(json.dumps(changed))
+    code, _, errors = program("compare", run, other)
+    assert code == 1
+    assert "does not have the captions that it should" in errors
+    assert errors.count("\n") == 1
