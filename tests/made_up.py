@@ -8,10 +8,18 @@ from typing import Any
 
 import pytest
 
+from bayesrnn.runs.summary import RunSummary, read_summary
+from bayesrnn.tasks import task_of
 from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty, ShiftFigures, StreamFigures
 from bayesrnn.uncertainty.calibration import Reliability
 from bayesrnn.uncertainty.detection import Detection, Interval
 from bayesrnn.uncertainty.selective import RiskCoverage
+
+
+def summary_of(run: Path) -> RunSummary:
+    """A run in brief, of whichever task it is."""
+    return read_summary(task_of(run), run)
+
 
 MakeRun = Callable[..., Path]
 MakeUncertainty = Callable[..., RunUncertainty]

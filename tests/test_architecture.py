@@ -37,8 +37,9 @@ LEVELS = (
 )
 LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
-# Files that still ask which task a run is of; they go when a task answers for itself.
-SWITCHES = {f"bayesrnn.runs.{name}" for name in ("compare", "evaluate", "evaluation", "summary")}
+# What a task learns from and what it trains: these modules of a task know no run, no method.
+LOW_MODULES = ("data", "model")
+LOW_ROOMS = ("errors", "durable", "progress", "random", "nn", "data")
 
 FORBIDDEN = (
     *("pickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve"),
@@ -96,8 +97,6 @@ def wrong_arrows(package: Path) -> list[str]:
     complaints = []
     for name, file in modules(package).items():
         here = room_of(name, package)
-        if name in SWITCHES:
-            continue
         if here not in LEVEL_OF:
             complaints.append(f"{name}: the plan has no room {here!r}")
             continue
@@ -107,6 +106,26 @@ def wrong_arrows(package: Path) -> list[str]:
             there = room_of(target, package)
             if there != here and LEVEL_OF.get(there, len(LEVELS)) >= LEVEL_OF[here]:
                 complaints.append(f"{name}:{line} imports {target}")
+    return complaints
+
+
+def mixed_tasks(package: Path) -> list[str]:
+    """Imports of one task by another, and data or networks of a task that know too much."""
+    complaints = []
+    for name, file in modules(package).items():
+        if not name.startswith(f"{package.name}.tasks."):
+            continue
+        task, module = name.split(".")[2], name.split(".")[-1]
+        for line, target in imports(name, file):
+            parts = target.split(".")
+            if parts[0] != package.name:
+                continue
+            folder = package / "tasks" / (parts[2] if len(parts) > 2 else "")
+            if parts[1] == "tasks" and len(parts) > 2 and folder.is_dir() and parts[2] != task:
+                complaints.append(f"{name}:{line} imports {target} of another task")
+            room = room_of(target, package)
+            if module in LOW_MODULES and room not in (*LOW_ROOMS, "tasks"):
+                complaints.append(f"{name}:{line} imports {target}, which is above nn and data")
     return complaints
 
 
@@ -174,6 +193,10 @@ def test_imports_point_one_way() -> None:
     assert wrong_arrows(PACKAGE) == []
 
 
+def test_tasks_stand_apart() -> None:
+    assert mixed_tasks(PACKAGE) == []
+
+
 def test_nothing_can_run_code_from_a_file_or_touch_the_global_seed() -> None:
     assert forbidden_uses(PACKAGE) == []
 
@@ -235,6 +258,30 @@ def test_a_wrong_arrow_is_found(tmp_path: Path, file: str, source: str) -> None:
         tmp_path, {"attic.py": "", file: source} if "attic" in source else {file: source}
     )
     assert wrong_arrows(package) != []
+
+
+@pytest.mark.parametrize(
+    ("file", "source"),
+    [
+        ("tasks/a/task.py", "from house.tasks.b.data import load"),
+        ("tasks/a/evaluate.py", "def late():\n    from house.tasks.b import data"),
+        ("tasks/a/data.py", "from house.runs import load"),
+        ("tasks/a/model.py", "from house.core import Bayesian"),
+    ],
+)
+def test_a_task_that_knows_too_much_is_found(tmp_path: Path, file: str, source: str) -> None:
+    package = house(tmp_path, {"tasks/a/config.py": "", "tasks/b/data.py": "", file: source})
+    assert mixed_tasks(package) != []
+
+
+def test_a_task_that_stands_apart_is_let_through(tmp_path: Path) -> None:
+    sources = {
+        "tasks/__init__.py": "",
+        "tasks/a/data.py": "from house.data import text\nfrom house.errors import E",
+        "tasks/a/model.py": "from house.nn import cells\nfrom house.tasks.a.data import size",
+        "tasks/a/task.py": "from house.tasks.a import data\nfrom house.runs import load",
+    }
+    assert mixed_tasks(house(tmp_path, sources)) == []
 
 
 def test_right_arrows_are_let_through(tmp_path: Path) -> None:

@@ -1,15 +1,19 @@
 """Bayesian recurrent neural networks: any nn.Module with distributions for weights."""
 
-from bayesrnn.compression.pruning import Pruned, prune
-from bayesrnn.core.bayesian import Bayesian
-from bayesrnn.core.init import absolute, relative
-from bayesrnn.core.langevin import Langevin
-from bayesrnn.core.priors import ExactPrior, Gaussian, Prior, ScaleMixture, ScoredPrior
-from bayesrnn.core.sharpening import Sharpening
-from bayesrnn.core.weights import Weights
-from bayesrnn.errors import BayesRNNError
-from bayesrnn.uncertainty.predict import Prediction, predict
-from bayesrnn.uncertainty.regression import Regression, RegressionPrediction
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from bayesrnn.compression.pruning import Pruned, prune
+    from bayesrnn.core.bayesian import Bayesian
+    from bayesrnn.core.init import absolute, relative
+    from bayesrnn.core.langevin import Langevin
+    from bayesrnn.core.priors import ExactPrior, Gaussian, Prior, ScaleMixture, ScoredPrior
+    from bayesrnn.core.sharpening import Sharpening
+    from bayesrnn.core.weights import Weights
+    from bayesrnn.errors import BayesRNNError
+    from bayesrnn.uncertainty.predict import Prediction, predict
+    from bayesrnn.uncertainty.regression import Regression, RegressionPrediction
 
 __version__ = "0.1.0"
 
@@ -34,3 +38,29 @@ __all__ = [
     "prune",
     "relative",
 ]
+
+#: The module of each name. It is imported when the name is first used: `bayesrnn --help` must not
+#: wait for torch.
+_HOMES = {
+    "compression.pruning": ("Pruned", "prune"),
+    "core.bayesian": ("Bayesian",),
+    "core.init": ("absolute", "relative"),
+    "core.langevin": ("Langevin",),
+    "core.priors": ("ExactPrior", "Gaussian", "Prior", "ScaleMixture", "ScoredPrior"),
+    "core.sharpening": ("Sharpening",),
+    "core.weights": ("Weights",),
+    "errors": ("BayesRNNError",),
+    "uncertainty.predict": ("Prediction", "predict"),
+    "uncertainty.regression": ("Regression", "RegressionPrediction"),
+}
+
+
+def __getattr__(name: str) -> Any:
+    for module, names in _HOMES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{module}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

@@ -31,3 +31,11 @@ class TrainingDivergedError(BayesRNNError):
 
 class MissingExtraError(BayesRNNError):
     """A feature needs an optional dependency that is not installed."""
+
+
+class Interrupted(Exception):  # noqa: N818, stopping on request is no error
+    """Training was stopped by a signal, and everything is saved."""
+
+    def __init__(self, signal_number: int, message: str) -> None:
+        super().__init__(message)
+        self.signal_number = signal_number

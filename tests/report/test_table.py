@@ -10,10 +10,14 @@ from hypothesis import strategies as st
 from bayesrnn.errors import RunError
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import cells, printable, shortened
-from bayesrnn.runs.compare import _TEST_COLUMNS, comparison_table
-from bayesrnn.runs.summary import read_summary
+from bayesrnn.runs.compare import columns_of_test, comparison_table
+from bayesrnn.tasks import TASKS
+
+from ..made_up import summary_of
 
 MakeRun = Callable[..., Path]
+
+TEST_COLUMNS = columns_of_test([TASKS["lm"]])
 
 
 def result(perplexity: float | None, samples: int, **more: int | str) -> dict[str, object]:
@@ -37,7 +41,7 @@ def make_mnist_run(make_run: MakeRun) -> MakeRun:
 
 
 def compared(*runs: Path) -> Table:
-    return comparison_table([read_summary(run) for run in runs])
+    return comparison_table([summary_of(run) for run in runs])
 
 
 def test_the_table_says_what_the_runs_say(make_run: MakeRun) -> None:
@@ -64,11 +68,11 @@ def test_the_table_says_what_the_runs_say(make_run: MakeRun) -> None:
 
 def cell(table: Table, row: int, inference: str) -> str:
     """What a row says under the title of a way of prediction."""
-    return table.rows[row][list(table.header).index(_TEST_COLUMNS[inference][0])]
+    return table.rows[row][list(table.header).index(TEST_COLUMNS[inference][0])]
 
 
 def test_no_test_columns_without_results(make_run: MakeRun) -> None:
-    titles = {title for title, _ in _TEST_COLUMNS.values()}
+    titles = {title for title, _ in TEST_COLUMNS.values()}
     assert not titles & set(compared(make_run("run")).header)
 
 
@@ -88,7 +92,7 @@ def test_each_way_of_prediction_has_a_column_of_its_own(make_run: MakeRun) -> No
         name = f"test-{inference}"
         runs.append(make_run(f"only-{way}", "bbb", results={name: found[name]}))
     table = compared(*runs)
-    titles = [_TEST_COLUMNS[way][0] for way in ways]
+    titles = [TEST_COLUMNS[way][0] for way in ways]
     assert len(set(titles)) == len(ways)
     assert sorted(titles) == sorted(table.header[6:-1])
     figures = {way: f"{100 + place:.2f}" for place, way in enumerate(ways)}
@@ -99,7 +103,7 @@ def test_each_way_of_prediction_has_a_column_of_its_own(make_run: MakeRun) -> No
             way: figures[way] if way == only else "-" for way in ways
         }
     notes = " ".join(table.notes)
-    assert all(f"{title}: {note}" in notes for title, note in _TEST_COLUMNS.values() if note)
+    assert all(f"{title}: {note}" in notes for title, note in TEST_COLUMNS.values() if note)
 
 
 def test_results_without_their_way_of_prediction_are_still_read(make_run: MakeRun) -> None:

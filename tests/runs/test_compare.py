@@ -9,14 +9,15 @@ import pytest
 from bayesrnn.errors import RunError
 from bayesrnn.report.page import Section
 from bayesrnn.runs.compare import comparison_page, curves
-from bayesrnn.runs.summary import read_summary
+
+from ..made_up import summary_of
 
 MakeRun = Callable[..., Path]
 ReadPage = Callable[[str], Any]
 
 
 def page_of(*runs: Path, sections: tuple[Section, ...] = ()) -> str:
-    return comparison_page([read_summary(run) for run in runs], sections)
+    return comparison_page([summary_of(run) for run in runs], sections)
 
 
 def test_the_page_shows_everything(make_run: MakeRun, read_page: ReadPage) -> None:
@@ -69,7 +70,7 @@ def test_a_chart_for_every_corpus(make_run: MakeRun, read_page: ReadPage) -> Non
 
 def test_curves_are_one_picture(make_run: MakeRun) -> None:
     runs = [make_run("a"), make_run("b", corpus="wikitext-2")]
-    picture = ET.fromstring(curves([read_summary(run) for run in runs]))
+    picture = ET.fromstring(curves([summary_of(run) for run in runs]))
     assert picture.attrib["aria-label"] == "Perplexity by epoch: ptb, wikitext-2"
     assert len(list(picture.iter("{http://www.w3.org/2000/svg}polyline"))) == 4
 

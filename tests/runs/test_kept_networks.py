@@ -10,7 +10,7 @@ import torch
 
 from bayesrnn.methods import ivon
 from bayesrnn.methods.ensemble import member_seed
-from bayesrnn.tasks.lm.task import load_language_model
+from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.loop import Trainer
 
@@ -81,7 +81,7 @@ def test_killed_in_the_last_third_and_resumed_it_ends_with_the_same_bits(
 def test_every_checkpoint_holds_the_kept_weights(trained):
     run = trained("run", *CASES["psgld"])
     store = CheckpointStore(run)
-    last = load_language_model(run, "last")
+    last = TASK.open_run(run, "last")
     steps, burnt = store.load("last").step, round(0.1 * store.load("last").step)
     assert len(last.net) == min(10, (steps - burnt) // 20)
     assert last.method.members(last.net) == len(last.net)
@@ -93,7 +93,7 @@ def test_every_checkpoint_holds_the_kept_weights(trained):
 def test_averaging_over_the_members_is_that_by_hand(case, trained, program, tmp_path):
     base = ["--base", "plain"] if case == "ensemble" else []
     run = trained("run", *CASES[case], *base)
-    model = load_language_model(run)
+    model = TASK.open_run(run)
     members = model.method.members(model.net)
     assert members == (3 if case == "sgld" else 2)
     text = model.corpus().test
@@ -127,13 +127,13 @@ def test_a_member_is_the_best_epoch_of_the_base_alone(trained):
     """
     wild = ["--lr", "2", "--clip", "0.5", "--hold-epochs", "1", "--decay", "40", "--epochs", "2"]
     ensemble = trained("both", "--method", "ensemble", "--members", "2", *wild, "--seed", "3")
-    found = load_language_model(ensemble, "last").net
+    found = TASK.open_run(ensemble, "last").net
     for number in range(2):
         seed = member_seed(3, number)
         alone = trained(f"alone{number}", "--method", "plain", *wild, "--seed", seed)
         assert CheckpointStore(alone).load("best").step < CheckpointStore(alone).load("last").step
         which = "best" if number == 0 else "last"
-        expected = load_language_model(alone, which).net.state_dict()
+        expected = TASK.open_run(alone, which).net.state_dict()
         for name, value in found.members[number].state_dict().items():
             assert torch.equal(value, expected[name]), (number, name)
 
@@ -170,7 +170,7 @@ def test_a_command_for_one_network_says_which_it_takes(
     code, _, errors = program(command[0], run, *command[1:])
     assert code == 0, errors
     notes = [line for line in errors.splitlines() if line.startswith("note: the run keeps")]
-    kept = load_language_model(run)
+    kept = TASK.open_run(run)
     members = kept.method.members(kept.net)
     expected = f"note: the run keeps {members} networks; {doing} uses one: {used}"
     assert notes == ([expected] if used else [])

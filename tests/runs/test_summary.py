@@ -5,7 +5,9 @@ from pathlib import Path
 import pytest
 
 from bayesrnn.errors import RunError
-from bayesrnn.runs.summary import EpochPoint, read_summary
+from bayesrnn.runs.summary import EpochPoint
+
+from ..made_up import summary_of
 
 MakeRun = Callable[..., Path]
 
@@ -13,7 +15,7 @@ MakeRun = Callable[..., Path]
 def test_a_run_is_summarised(make_run: MakeRun) -> None:
     kept = {"perplexity": 190.0, "samples": 0, "split": "test"}
     run = make_run("one", "bbb", valid=(900.0, 210.0, 220.0), results={"test-mean": kept})
-    summary = read_summary(run)
+    summary = summary_of(run)
     assert (summary.name, summary.data, summary.method) == ("one", "ptb", "bbb")
     assert summary.network == "lstm 1x200"
     assert (summary.epochs_done, summary.epochs_planned) == (3, 8)
@@ -43,19 +45,19 @@ def test_settings_that_must_be_said(
     run = make_run("run", method, seed=3, epochs=1)
     text = (run / "config.toml").read_text().split("[options]")[0]
     (run / "config.toml").write_text(f"{text}[options]\n{options}\n")
-    assert read_summary(run).settings == said
+    assert summary_of(run).settings == said
 
 
 def test_a_run_without_a_finished_epoch(make_run: MakeRun) -> None:
     run = make_run("fresh", valid=())
     (run / "metrics.jsonl").unlink()
-    summary = read_summary(run)
+    summary = summary_of(run)
     assert (summary.points, summary.epochs_done, summary.best) == ((), 0, None)
     assert (summary.best_valid, summary.best_epoch, summary.items_per_second) == (None,) * 3
 
 
 def test_an_infinite_perplexity_is_no_best(make_run: MakeRun) -> None:
-    summary = read_summary(make_run("run", valid=(None, 300.0)))
+    summary = summary_of(make_run("run", valid=(None, 300.0)))
     assert (summary.points[0].valid, summary.best_epoch) == (None, 2)
 
 
@@ -63,14 +65,14 @@ def test_the_name_of_the_folder_that_one_is_in(
     make_run: MakeRun, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(make_run("here"))
-    assert read_summary(Path()).name == "here"
+    assert summary_of(Path()).name == "here"
 
 
 def test_the_vocabulary_tells_runs_apart(make_run: MakeRun) -> None:
     runs = [make_run(name) for name in "abc"]
     for run, words in zip(runs, ("the\nof\n", "the\nof\n", "the\n"), strict=True):
         (run / "vocabulary.txt").write_text(words)
-    one, same, other = (read_summary(run).vocabulary for run in runs)
+    one, same, other = (summary_of(run).vocabulary for run in runs)
     assert one == same != other
 
 
@@ -80,7 +82,7 @@ def test_most_draws_win(make_run: MakeRun) -> None:
         for n in (0, 20, 5)
     }
     found["valid-samples50"] = {"perplexity": 1.0, "samples": 50, "split": "valid"}
-    summary = read_summary(make_run("run", "bbb", results=found))
+    summary = summary_of(make_run("run", "bbb", results=found))
     mean, drawn = summary.result("test", "mean"), summary.result("test", "samples")
     assert mean is not None
     assert drawn is not None
@@ -93,7 +95,7 @@ def test_a_figure_of_zero_is_a_figure(make_mnist_run: MakeRun) -> None:
         f"test-samples{draws}": {"error": error, "samples": draws, "split": "test"}
         for draws, error in ((10, 0.01), (50, 0.0))
     }
-    summary = read_summary(make_mnist_run("run", found))
+    summary = summary_of(make_mnist_run("run", found))
     drawn = summary.result("test", "samples")
     assert drawn is not None
     assert (drawn["samples"], summary.figure(drawn)) == (50, 0.0)
@@ -112,13 +114,13 @@ def test_ways_of_prediction_are_told_apart(make_run: MakeRun) -> None:
         for place, way in enumerate(ways)
     }
     found["test-samples5"] = {"perplexity": 90.0, "samples": 5, "split": "test"}
-    summary = read_summary(make_run("run", "bbb", results=found))
+    summary = summary_of(make_run("run", "bbb", results=found))
     for place, way in enumerate(("mean", "samples", "dynamic-sgd", "dynamic-rms", "bound")):
         result = summary.result("test", way)
         assert result is not None
         assert summary.figure(result) == 100.0 + place
     del found["test-mean"], found["test-samples10"]
-    summary = read_summary(make_run("less", "bbb", results=found))
+    summary = summary_of(make_run("less", "bbb", results=found))
     assert summary.result("test", "mean") is None, "a bound has no draws either"
     drawn = summary.result("test", "samples")
     assert drawn is not None
@@ -155,9 +157,9 @@ def test_a_run_of_digits_is_summarised(make_mnist_run: MakeRun) -> None:
         "test-mean": {"error": 0.03, "samples": 0, "split": "test", "inference": "mean"},
         "test-bound": {"nll": 0.5, "samples": 0, "split": "test", "inference": "bound"},
     }
-    summary = read_summary(make_mnist_run("digits-run", found))
-    assert (summary.name, summary.task, summary.data) == ("digits-run", "mnist", "digits")
-    assert (summary.network, summary.measure.shown) == ("mlp 2x24", "error in %")
+    summary = summary_of(make_mnist_run("digits-run", found))
+    assert (summary.name, summary.task.name, summary.data) == ("digits-run", "mnist", "digits")
+    assert (summary.network, summary.measure.title) == ("mlp 2x24", "error in %")
     assert summary.points[1] == EpochPoint(epoch=2, step=36, train=None, valid=12.5)
     assert (summary.best_valid, summary.best_epoch) == (12.5, 2)
     assert summary.items_per_second == 2000
@@ -171,7 +173,7 @@ def test_a_run_of_digits_is_summarised(make_mnist_run: MakeRun) -> None:
 def test_what_is_not_a_run_is_refused(tmp_path: Path) -> None:
     for path in (tmp_path, tmp_path / "nowhere"):
         with pytest.raises(RunError, match="not a run directory"):
-            read_summary(path)
+            summary_of(path)
 
 
 @pytest.mark.parametrize(
@@ -190,4 +192,4 @@ def test_damage_is_named(make_run: MakeRun, file: str, text: str, message: str) 
     run = make_run("run")
     (run / file).write_text(text)
     with pytest.raises(RunError, match=message):
-        read_summary(run)
+        summary_of(run)

@@ -104,8 +104,6 @@ class Minibatches:
 class Recorder:
     """The problem: notes the epochs, minibatches and states; `errors` is the validation error."""
 
-    unit, measure = "sign", "error"
-
     def __init__(self, count=3, sequences=4, errors=None):
         self.count, self.sequences, self.errors = count, sequences, errors or {}
         self.epochs, self.used, self.states = [], [], []
@@ -142,6 +140,7 @@ def make_trainer(tmp_path):
         run = RunDirectory(tmp_path / name)
         run.create()
         defaults = {"epochs": 2, "schedule": Schedule(0.1, 1, 0.5), "clip": None}
+        defaults |= {"unit": "sign", "measure": "error"}
         return Trainer(
             net,
             method,

@@ -52,7 +52,6 @@ class Net(nn.Module):
 class Problem:
     """Nothing to learn; `errors` are those of the epochs."""
 
-    unit, measure = "thing", "error"
     sequences, steps = 1, 1
 
     def __init__(self, errors):
@@ -93,7 +92,7 @@ def make_trainer(folder, errors, epochs=EPOCHS):
         method,
         Problem(errors),
         torch.optim.SGD(net.parameters(), lr=1.0),
-        LoopSettings(epochs, Schedule(1.0, 2, 0.5), None, 60.0, log_every=1),
+        LoopSettings("thing", "error", epochs, Schedule(1.0, 2, 0.5), None, 60.0, log_every=1),
         method.streams,
         run,
         "fingerprint",

@@ -1,5 +1,6 @@
 """Commands for runs of any task."""
 
+from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -8,16 +9,18 @@ import tyro
 from bayesrnn.errors import ConfigError
 from bayesrnn.runs.arguments import Checkpoint, Device, JsonFile, RunOrFile, Seed, Segment
 from bayesrnn.runs.compare import compare
-from bayesrnn.runs.evaluate import evaluate
-from bayesrnn.runs.evaluation import describe
-from bayesrnn.runs.options import refuse_given
+from bayesrnn.runs.evaluate import describe, evaluate
+from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.runs.options import flag, refuse_given
 from bayesrnn.runs.output import write_json
+from bayesrnn.runs.summary import read_summary
+from bayesrnn.tasks import TASKS, task_of
 from bayesrnn.tasks.captions.uncertainty import (
     CaptionDoubtSettings,
     are_captioners,
     caption_uncertainty_report,
 )
-from bayesrnn.tasks.lm.dynamic_settings import DynamicOptions, DynamicRule
+from bayesrnn.tasks.lm.dynamic_settings import DynamicRule
 from bayesrnn.tasks.lm.uncertainty import UncertaintySettings, sample_counts, uncertainty_report
 
 
@@ -37,10 +40,21 @@ def evaluate_run(
     json: JsonFile = None,
     checkpoint: Checkpoint = "best",
     streams: Annotated[
-        int,
-        tyro.conf.arg(help="parts of the text read side by side; 1 is exact, more are faster"),
-    ] = 1,
-    unroll: Annotated[int, tyro.conf.arg(help="words per step; does not change the result")] = 100,
+        int | None,
+        tyro.conf.arg(
+            metavar="N",
+            help="parts of the text read side by side; 1 is exact, more are faster (default: 1)",
+            help_behavior_hint="",
+        ),
+    ] = None,
+    unroll: Annotated[
+        int | None,
+        tyro.conf.arg(
+            metavar="N",
+            help="words per step; does not change the result (default: 100)",
+            help_behavior_hint="",
+        ),
+    ] = None,
     seed: Seed = 1,
     device: Device = "auto",
     dynamic: Annotated[
@@ -79,12 +93,6 @@ def evaluate_run(
             help_behavior_hint="",
         ),
     ] = None,
-    meteor: Annotated[
-        bool, tyro.conf.arg(help="captions: METEOR as well, which needs an extra and Java")
-    ] = False,
-    spice: Annotated[
-        bool, tyro.conf.arg(help="captions: SPICE as well, which needs an extra and Java 8")
-    ] = False,
 ) -> None:
     """Measure how well a run predicts.
 
@@ -93,19 +101,35 @@ def evaluate_run(
 
     bayesrnn evaluate runs/mine --samples 10 --json result.json
     """
-    options = DynamicOptions(dynamic or "sgd", dynamic_lr, dynamic_decay, dynamic_segment)
-    if dynamic is None and options != DynamicOptions():
-        raise ConfigError("--dynamic-lr, -decay and -segment belong to --dynamic; add it")
-    result = evaluate(
-        *(run, split, samples, checkpoint, streams, unroll, seed, device),
-        options if dynamic is not None else None,
-        beam,
-        [name for name, wanted in {"METEOR": meteor, "SPICE": spice}.items() if wanted],
+    task = task_of(run)
+    given = {
+        "streams": streams,
+        "unroll": unroll,
+        "dynamic": dynamic,
+        "dynamic_lr": dynamic_lr,
+        "dynamic_decay": dynamic_decay,
+        "dynamic_segment": dynamic_segment,
+        "beam": beam,
+    }
+    known = _names(task.evaluate_options)
+    options = {name: value for name, value in given.items() if value is not None}
+    for name in options:
+        if name not in known:
+            owners = [n for n, t in TASKS.items() if name in _names(t.evaluate_options)]
+            trained = " or ".join(f"`bayesrnn train {owner}`" for owner in owners)
+            raise ConfigError(f"{flag(name)} is for runs of {trained}; leave it out")
+    settings = EvaluationSettings(
+        split=split, samples=samples, checkpoint=checkpoint, seed=seed, device=device
     )
+    found = evaluate(task, run, settings, task.evaluate_options(**options))
     if json is None or str(json) != "-":
-        print(describe(result))
+        print(describe(task, found))
     if json is not None:
-        write_json(result, json)
+        write_json(found.as_json(), json)
+
+
+def _names(options: type) -> set[str]:
+    return {item.name for item in fields(options)}
 
 
 def measure_uncertainty(
@@ -232,4 +256,9 @@ def compare_runs(
 
     bayesrnn compare runs/* --out comparison.html
     """
-    print(compare(runs, out))
+    if not runs:
+        raise ConfigError("no run was given to compare; give the folders of one or more runs")
+    for run in runs:
+        if run.is_file():
+            raise ConfigError(f"{run} is a file; compare takes the folders of runs")
+    print(compare([read_summary(task_of(run), run) for run in runs], out))

@@ -1,58 +1,110 @@
-"""The command line: which word runs which function of commands/."""
+"""The command line: which word runs which command, built from the tasks."""
+
+from __future__ import annotations
 
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
+from typing import Any
 
 import tyro
 
 from bayesrnn import __version__
-from bayesrnn.cli.commands import compare_runs, evaluate_run, measure_uncertainty
-from bayesrnn.cli.training import train_captioner, train_digits, train_lm, train_reader
-from bayesrnn.errors import BayesRNNError
+from bayesrnn.errors import BayesRNNError, Interrupted
 from bayesrnn.progress import say
-from bayesrnn.studies.commands import reproduce_penn_treebank, run_bench, run_quickstart
-from bayesrnn.tasks.captions.commands import caption_photographs
-from bayesrnn.tasks.lm.commands import (
-    generate_text,
-    inspect_run,
-    prune_weights,
-    tune_dynamic_evaluation,
-)
-from bayesrnn.tasks.lm.dynamic_settings import RULES
-from bayesrnn.tasks.sentiment.commands import predict_ratings
-from bayesrnn.training.process import Interrupted, keep_freed_memory
+from bayesrnn.runs.command import Command
+from bayesrnn.studies import COMMANDS as STUDIES
+from bayesrnn.tasks import TASKS
 
-app = tyro.extras.SubcommandApp()
-train_app = tyro.extras.SubcommandApp()
-reproduce_app = tyro.extras.SubcommandApp()
-app.command(train_app, name="train", help="Train a network: the next word says for which task.")
-train_app.command(name="lm")(train_lm)
-train_app.command(name="mnist")(train_digits)
-train_app.command(name="sentiment")(train_reader)
-train_app.command(name="captions")(train_captioner)
-app.command(name="evaluate")(evaluate_run)
-app.command(name="tune-dynamic")(tune_dynamic_evaluation)
-app.command(name="generate")(generate_text)
-app.command(name="predict")(predict_ratings)
-app.command(name="inspect")(inspect_run)
-app.command(name="caption")(caption_photographs)
-app.command(name="uncertainty")(measure_uncertainty)
-app.command(name="prune")(prune_weights)
-app.command(name="compare")(compare_runs)
-app.command(name="quickstart")(run_quickstart)
-app.command(
-    reproduce_app, name="reproduce", help="Make published results again: the next word says which."
-)
-reproduce_app.command(name="ptb")(reproduce_penn_treebank)
-app.command(name="bench")(run_bench)
+#: What is said of words after which another one follows.
+_GROUPS = {
+    "train": "Train a network: the next word says for which task.",
+    "reproduce": "Make published results again: the next word says which.",
+}
+
+_ANY_TASK: dict[tuple[str, ...], Command] = {
+    ("evaluate",): Command(
+        "bayesrnn.cli.commands:evaluate_run", "Measure how well a run predicts."
+    ),
+    ("uncertainty",): Command(
+        "bayesrnn.cli.commands:measure_uncertainty",
+        "Measure whether language models, or captioners, know what they do not know.",
+    ),
+    ("compare",): Command(
+        "bayesrnn.cli.commands:compare_runs",
+        "Compare runs: a table, and learning curves in one self-contained page.",
+    ),
+}
+
+#: Gives a command's function.
+Loader = Callable[[], Callable[..., Any]]
+
+
+def all_commands() -> dict[tuple[str, ...], tuple[str, Loader]]:
+    """Every command by its words, in the order of `--help`: its first line, and how to load it."""
+    tasks = TASKS.entries()
+    found: dict[tuple[str, ...], tuple[str, Loader]] = {}
+    for name, entry in tasks.items():
+        found["train", name] = entry.summary, partial(_training, name)
+    commands: dict[tuple[str, ...], Command] = dict(_ANY_TASK)
+    for entry in tasks.values():
+        commands.update({(word,): command for word, command in entry.commands.items()})
+    for words, command in {**commands, **STUDIES}.items():
+        found[words] = command.summary, command.load
+    return found
+
+
+def _training(task: str) -> Callable[..., None]:
+    from bayesrnn.cli.training import training_command
+
+    return training_command(TASKS[task])
+
+
+def make_app(arguments: Sequence[str]) -> tyro.extras.SubcommandApp:
+    """The parser of the command line. Only the command that is called is imported.
+
+    The others are there for `--help`, which needs no more of them than their first line.
+    """
+    app = tyro.extras.SubcommandApp()
+    groups = {word: tyro.extras.SubcommandApp() for word in _GROUPS}
+    seen = set[str]()
+    for words, (summary, load) in all_commands().items():
+        group = words[0] if len(words) > 1 else None
+        if group is not None and group not in seen:
+            seen.add(group)
+            app.command(groups[group], name=group, help=_GROUPS[group])
+        called = tuple(arguments[: len(words)]) == words
+        if called:
+            _before_work()
+        parent = app if group is None else groups[group]
+        parent.command(name=words[-1])(load() if called else _shown(summary))
+    return app
+
+
+def _before_work() -> None:
+    from bayesrnn.training.process import keep_freed_memory
+
+    keep_freed_memory()
+
+
+def _shown(summary: str) -> Callable[[], None]:
+    """A command that is only shown."""
+
+    def command() -> None:
+        pass
+
+    command.__doc__ = summary
+    return command
 
 
 def _with_default_rule(arguments: Sequence[str]) -> list[str]:
     """`--dynamic` alone means `--dynamic sgd`."""
     spelt = list(arguments)
     if "--dynamic" in spelt:
+        from bayesrnn.tasks.lm.dynamic_settings import RULES
+
         place = spelt.index("--dynamic") + 1
         following = spelt[place] if place < len(spelt) else "-"
         # The folder of a run may follow; any other word is a rule, or meant as one.
@@ -67,12 +119,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if list(arguments) == ["--version"]:
         print(f"bayesrnn {__version__}")
         return 0
-    keep_freed_memory()
     if isinstance(sys.stdout, TextIOWrapper):
         # A terminal that knows only ASCII gets a question mark for a sign that it cannot show.
         sys.stdout.reconfigure(errors="replace")
     try:
-        app.cli(
+        make_app(arguments).cli(
             prog="bayesrnn",
             description="Bayesian recurrent neural networks.",
             args=_with_default_rule(arguments),

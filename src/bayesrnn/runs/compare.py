@@ -1,8 +1,9 @@
 """Compare runs: a table for the terminal, and one page with curves."""
 
 import shlex
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.report.chart import Series, line_chart
@@ -10,20 +11,19 @@ from bayesrnn.report.page import Section, document
 from bayesrnn.report.table import Align, Table, distinct_names
 from bayesrnn.report.text import escaped
 from bayesrnn.runs.output import write_text
-from bayesrnn.runs.summary import RunSummary, read_summary
-from bayesrnn.tasks.captions.compare import compare_captions
+from bayesrnn.runs.summary import RunSummary
+from bayesrnn.runs.task import Task
 
-#: The columns of results on the test set, by way of prediction, with what has to be said of them.
-_TEST_COLUMNS = {
-    "mean": ("test", ""),
-    "samples": ("draws", "test, probabilities averaged over that many draws of the network"),
-    "dynamic-sgd": ("dyn. sgd", "test, dynamic evaluation: it learns from the text that it reads"),
-    "dynamic-rms": ("dyn. rms", "as dyn. sgd, by the rule of Krause et al. 2018"),
-    "bound": (
-        "bound",
-        "test, at most: by networks that saw the targets, and the KL that pays",
-    ),
-}
+
+def columns_of_test(tasks: Iterable[Task[Any, Any]]) -> dict[str, tuple[str, str]]:
+    """The columns of results on the test set, by way of prediction, with what to say of them."""
+    own = {name: told for task in tasks for name, told in task.own_inferences.items()}
+    return {
+        "mean": ("test", ""),
+        "samples": ("draws", "test, probabilities averaged over that many draws of the network"),
+        **own,
+        "bound": ("bound", "test, at most: by networks that saw the targets, and the KL that pays"),
+    }
 
 
 def comparison_table(summaries: Sequence[RunSummary]) -> Table:
@@ -43,12 +43,12 @@ def comparison_table(summaries: Sequence[RunSummary]) -> Table:
         ]
         for name, summary in zip(names, summaries, strict=True)
     ]
-    measures = dict.fromkeys(summary.measure.shown for summary in summaries)
+    measures = dict.fromkeys(summary.measure.title for summary in summaries)
     notes = [
         f"{', '.join(measures)}; valid: best epoch, with the mean of the weights; "
         f"train: same epoch, {', '.join(dict.fromkeys(s.measure.train for s in summaries))}"
     ]
-    for inference, (title, note) in _TEST_COLUMNS.items():
+    for inference, (title, note) in columns_of_test(summary.task for summary in summaries).items():
         found = [summary.result("test", inference) for summary in summaries]
         if any(found):
             header.append(title)
@@ -105,10 +105,11 @@ def _corpus_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list
 
 def _stale_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list[str]:
     """Results that were found at another moment than the best epoch of today."""
+    ways = columns_of_test(summary.task for summary in summaries)
     stale = [
         name
         for name, summary in zip(names, summaries, strict=True)
-        for result in (summary.result("test", inference) for inference in _TEST_COLUMNS)
+        for result in (summary.result("test", inference) for inference in ways)
         if result and summary.best and result.get("step", summary.best.step) != summary.best.step
     ]
     if not stale:
@@ -119,17 +120,12 @@ def _stale_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list[
     ]
 
 
-def compare(runs: Sequence[Path], out: Path | None = None, sections: Sequence[Section] = ()) -> str:
+def compare(
+    summaries: Sequence[RunSummary], out: Path | None = None, sections: Sequence[Section] = ()
+) -> str:
     """The comparison as text; with `out` also as a page, or the chart alone if it ends in .svg."""
-    if not runs:
-        raise ConfigError("no run was given to compare; give the folders of one or more runs")
-    for run in runs:
-        if run.is_file():
-            raise ConfigError(f"{run} is a file; compare takes the folders of runs")
-    summaries = [read_summary(run) for run in runs]
-    said = compare_captions(summaries)
-    if said is not None:
-        sections = [Section("What was said of images", said.html()), *sections]
+    tasks = dict.fromkeys(summary.task for summary in summaries)
+    own = [found for task in tasks if (found := task.compare(summaries)) is not None]
     if out is not None:
         chart = out.suffix.lower() == ".svg"
         if chart and len(comparable_groups(summaries)) > 1:
@@ -137,9 +133,10 @@ def compare(runs: Sequence[Path], out: Path | None = None, sections: Sequence[Se
                 f"--out is {out}, but these runs are on different data or vocabularies and do not "
                 "belong in one chart; give runs of one kind, or an .html file"
             )
+        sections = [*(Section(title, table.html()) for title, table in own), *sections]
         text = curves(summaries) if chart else comparison_page(summaries, sections)
         write_text(text, out)
-    tables = [comparison_table(summaries), *([] if said is None else [said])]
+    tables = [comparison_table(summaries), *(table for _, table in own)]
     return "\n".join(table.text() for table in tables)
 
 
@@ -172,7 +169,7 @@ def curves(summaries: Sequence[RunSummary]) -> str:
         for name, summary in zip(distinct_names(summaries), summaries, strict=True)
         for split, dashed in (("valid", False), ("train", True))
     ]
-    shown = summaries[0].measure.shown if summaries else "perplexity"
+    shown = summaries[0].measure.title if summaries else "perplexity"
     title = f"{shown[0].upper()}{shown[1:]} by epoch: {corpora}"
     return line_chart(series, title, "epoch", shown)
 
@@ -183,9 +180,9 @@ def run_settings(summaries: Sequence[RunSummary]) -> str:
     for name, summary in zip(distinct_names(summaries), summaries, strict=True):
         config = str(summary.path / "config.toml")
         again = ["--config", config, "--out", f"{summary.path}-again"]
-        command = shlex.join(["bayesrnn", "train", summary.task, *again])
+        command = shlex.join(["bayesrnn", "train", summary.task.name, *again])
         best = (
-            f"; best validation {summary.measure.shown} {summary.measure.text(summary.best_valid)} "
+            f"; best validation {summary.measure.title} {summary.measure.text(summary.best_valid)} "
             f"at epoch {summary.best_epoch}"
             if summary.best
             else "; no epoch with a validation figure yet"

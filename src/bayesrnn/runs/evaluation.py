@@ -1,131 +1,152 @@
-"""The rows of an evaluation: one for each way of prediction, and how they read."""
+"""What evaluating a run finds: one row for each way of prediction."""
 
-import textwrap
+from __future__ import annotations
+
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass, fields
+from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
+from bayesrnn.data.files import SPLITS
+from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Bounded
-from bayesrnn.runs.task import TrainedRun
-from bayesrnn.tasks.captions.rows import caption_notes, score_lines
-from bayesrnn.tasks.sentiment.rows import reader_figures, reference_lines
 from bayesrnn.uncertainty.draws import networks_to_read
-from bayesrnn.uncertainty.likelihood import Likelihood
+
+if TYPE_CHECKING:
+    from bayesrnn.runs.task import TrainedRun
 
 #: Draws to average over where an evaluation shows their average unasked.
 DEFAULT_SAMPLES = 10
 
-#: Columns that scores and notes are wrapped to.
-_WIDTH = 100
 
-#: Figures by name, with how they came about: `inference` is a short word for it, also the name of
-#: the result's file; `label` says it in words.
-Row = dict[str, Any]
+@dataclass(frozen=True, kw_only=True)
+class EvaluationSettings:
+    """What is evaluated, and how, whatever the task.
 
-BOUND_NOTE = (
-    "the bound is an upper bound on what the mean weights with noise sigma0 would reach; its "
-    "networks have seen the targets of the minibatch that they score, and the KL pays for it"
-)
-
-
-def inference_rows(
-    trained: TrainedRun[Any],
-    samples: int,
-    averaged: Callable[[int], Row],
-    bounded: Callable[[Bounded], Row],
-) -> list[Row]:
-    """The mean weights or an average over draws; all there is for a method that gives a bound.
-
-    `averaged` gives the figures of the mean weights (0) or averaged over so many draws. Where a
-    method keeps several networks, one of them is not what it is about: all are averaged as well.
+    samples: 0 for the mean weights, else the number of draws whose predictions are averaged.
     """
-    method = trained.method
-    if not isinstance(method, Bounded):
-        members = method.members(trained.net)
-        wanted = [samples] if samples or members == 1 else [0, members]
-        return [_averaged_row(trained, draws, averaged) for draws in wanted]
-    draws = samples or DEFAULT_SAMPLES
-    label = "sharpened bound, NLL + KL"
-    return [
-        _averaged_row(trained, 0, averaged, "phi "),
-        _averaged_row(trained, draws, averaged, "phi "),
-        {"inference": "bound", "label": label, "samples": 0, **bounded(method)},
-    ]
+
+    split: str = "test"
+    samples: int = 0
+    checkpoint: str = "best"
+    seed: int = 1
+    device: str = "auto"
+
+    def __post_init__(self) -> None:
+        if self.samples < 0:
+            raise ConfigError(f"--samples is {self.samples}; it has to be 0 (the mean) or more")
+        if self.split not in SPLITS:
+            raise ConfigError(f"--split is {self.split}; there are: {', '.join(SPLITS)}")
 
 
-def _averaged_row(
-    trained: TrainedRun[Any], samples: int, averaged: Callable[[int], Row], name: str = ""
-) -> Row:
-    method = trained.method
-    if samples:
-        networks = networks_to_read(method, trained.net, samples)
-        noun = "draw" if method.draws_differ else "network"
-        counted = f"{networks} {noun}{'s' * (networks > 1)}"
-        label, inference = f"{name}averaged over {counted}", f"samples{samples}"
-    else:
-        label, inference = f"{name}mean" if name else method.mean_label, "mean"
-    return {"inference": inference, "label": label, "samples": samples, **averaged(samples)}
+@dataclass(frozen=True, kw_only=True)
+class Row:
+    """What one way of prediction found. A task adds its metrics; None is one that there is not.
+
+    inference: a short word for the way, also the name of the result's file.
+    label: the same in words.
+    """
+
+    #: Fields that are kept in the run's results, but not shown.
+    kept_only: ClassVar[tuple[str, ...]] = ()
+
+    inference: str
+    label: str
+    samples: int
+
+    def as_json(self, all_fields: bool = False) -> dict[str, Any]:
+        """The metrics by name, without those that are only kept unless asked for."""
+        left_out = () if all_fields else self.kept_only
+        found = {n: value for n, value in asdict(self).items() if n not in left_out}
+        return {name: value for name, value in found.items() if value is not None}
 
 
-def likelihood_figures(found: Likelihood) -> Row:
-    """The likelihood of a text as figures of a row."""
-    return {"perplexity": found.perplexity, **asdict(found)}
+@dataclass(frozen=True, kw_only=True)
+class Evaluation:
+    """All rows, with what has to be said of each. A task adds what its runs were trained on."""
+
+    task: str
+    method: str
+    split: str
+    step: int
+    seed: int
+    rows: tuple[Row, ...]
+    #: The row that was asked for, where others are shown as well.
+    asked: Row
+
+    def about(self) -> dict[str, Any]:
+        """What has to be said of each row."""
+        own = [item.name for item in fields(self) if item.name not in ("rows", "asked")]
+        found = {name: getattr(self, name) for name in own}
+        return {name: value for name, value in found.items() if value is not None}
+
+    def as_json(self) -> dict[str, Any]:
+        """The row that was asked for at the top, and all rows."""
+        rows = [row.as_json() for row in self.rows]
+        return {**self.about(), **self.asked.as_json(), "rows": rows}
 
 
-def about(trained: TrainedRun[Any], split: str, seed: int) -> Row:
-    """What has to be said with every row."""
-    config = trained.config
+def about(run: TrainedRun[Any], settings: EvaluationSettings) -> dict[str, Any]:
+    """The fields of an `Evaluation` that every task has, but for its rows."""
+    config = run.config
     return {
         "task": config.task,
         "method": config.method,
-        "split": split,
-        "step": trained.step,
-        "seed": seed,
+        "split": settings.split,
+        "step": run.step,
+        "seed": settings.seed,
     }
 
 
-def describe(result: Row) -> str:
-    """An evaluation as lines of text."""
-    data = next(result[key] for key in ("corpus", "images", "data") if key in result)
-    rows = result["rows"]
-    figures = [_figures(row) for row in rows]
-    width = max(len(row["label"]) for row, own in zip(rows, figures, strict=True) if own)
-    lines = []
-    for row, own in zip(rows, figures, strict=True):
-        lines.append(f"{row['label']:{width}}  {own}" if own else row["label"])
-        lines += [_wrapped(scores, "  ") for scores in score_lines(row)]
-    bound = any(row["inference"] == "bound" for row in rows)
-    notes = [*([BOUND_NOTE] if bound else []), *reference_lines(result), *caption_notes(result)]
-    return "\n".join(
-        [f"{data} {result['split']}, {result['method']}:", *lines, *map(_wrapped, notes)]
-    )
+class Inference(NamedTuple):
+    """A way of prediction: the first fields of its `Row`."""
+
+    inference: str
+    label: str
+    samples: int
 
 
-def _wrapped(text: str, indent: str = "") -> str:
-    return textwrap.fill(
-        text, _WIDTH, initial_indent=indent, subsequent_indent=2 * indent, break_on_hyphens=False
-    )
+AnyRow = TypeVar("AnyRow", bound=Row)
 
 
-def _figures(row: Row) -> str:
-    """The figures beside the label of a row; nothing where there are scores of captions alone."""
-    at_most = "<= " if row["inference"] == "bound" else ""
-    if "perplexity" in row:
-        return (
-            f"perplexity {at_most}{row['perplexity']:.2f} ({at_most}{row['nll']:.4f} nats a word"
-            f"{_kl(row)}, {row['tokens']:,} words)"
-        )
-    if "scores" in row:
-        return ""
-    if "segments" in row:
-        return reader_figures(row)
-    if "error" not in row:
-        return f"nll {at_most}{row['nll']:.4f}{_kl(row)} ({row['examples']:,} images)"
-    return (
-        f"error {row['error']:.2%}, nll {row['nll']:.4f}, calibration error {row['ece']:.2%}, "
-        f"Brier score {row['brier']:.4f} ({row['examples']:,} images)"
-    )
+def inference_rows(
+    run: TrainedRun[Any],
+    samples: int,
+    averaged: Callable[[Inference], AnyRow],
+    bounded: Callable[[Inference, Bounded], AnyRow],
+) -> list[AnyRow]:
+    """The mean weights or an average over draws; all there is for a method that gives a bound.
+
+    `averaged` evaluates the mean weights (0 samples) or the average over so many draws. For
+    methods with several networks the average over all is always reported too.
+    """
+    method = run.method
+    if not isinstance(method, Bounded):
+        members = method.members(run.net)
+        wanted = [samples] if samples or members == 1 else [0, members]
+        return [averaged(_inference(run, draws)) for draws in wanted]
+    bound = Inference("bound", "sharpened bound, NLL + KL", 0)
+    return [
+        averaged(_inference(run, 0, "phi ")),
+        averaged(_inference(run, samples or DEFAULT_SAMPLES, "phi ")),
+        bounded(bound, method),
+    ]
 
 
-def _kl(row: Row) -> str:
-    return f", {row['kl']:.4f} of it KL" if "kl" in row else ""
+def asked_row(rows: list[AnyRow], samples: int) -> AnyRow:
+    """The first row with as many draws as were asked for."""
+    return next(row for row in rows if row.samples == samples)
+
+
+def _inference(run: TrainedRun[Any], samples: int, name: str = "") -> Inference:
+    method = run.method
+    if not samples:
+        return Inference("mean", f"{name}mean" if name else method.mean_label, 0)
+    networks = networks_to_read(method, run.net, samples)
+    noun = "draw" if method.draws_differ else "network"
+    counted = f"{networks} {noun}{'s' * (networks > 1)}"
+    return Inference(f"samples{samples}", f"{name}averaged over {counted}", samples)
+
+
+def kl_text(kl: float | None) -> str:
+    """How much of a bound is KL, where it is one."""
+    return "" if kl is None else f", {kl:.4f} of it KL"

@@ -1,17 +1,17 @@
 """Load a trained run of any task."""
 
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 
-from bayesrnn.errors import CheckpointError, ConfigError
+from bayesrnn.errors import CheckpointError, ConfigError, RunError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Method
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import TrainingConfig
 from bayesrnn.runs.options import from_toml
-from bayesrnn.runs.task import Config, Task, TrainedRun
+from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.run_directory import RunDirectory
 
@@ -22,21 +22,27 @@ def make_method(config: TrainingConfig, streams: RandomStreams) -> Method[Any]:
     return method_type(method_type.options_for(config.options)(**config.options), streams)
 
 
-def load_network(
-    task: Task[Config, Any],
-    path: Path,
-    checkpoint: str,
-    device: str,
-    file_names: tuple[str, ...] = (),
-) -> TrainedRun[Config]:
-    """Load a trained run of a task from its folder."""
+AnyRun = TypeVar("AnyRun", bound=TrainedRun[Any])
+
+
+def load_run(
+    task: Task[Any, Any], path: Path, checkpoint: str, device: str, run_type: type[AnyRun]
+) -> AnyRun:
+    """Load a trained run of a task from its folder, as the task's own kind of `TrainedRun`."""
+    advice = f"give a run of `bayesrnn train {task.name}`"
+    if path.is_file():
+        raise ConfigError(f"{path} is a file; {advice}")
     directory = RunDirectory(path)
-    config = task.resolve({}, from_toml(directory.read_config(), f"{path}/config.toml"))
+    entries = read_config(path)
+    other = entries.get("task", task.name)
+    if other != task.name:
+        raise ConfigError(f"{path} is a run of `bayesrnn train {other}`; {advice}")
+    config = task.resolve({}, entries)
     store = CheckpointStore(path)
     if checkpoint == "best" and not store.exists("best"):
         checkpoint = "last"  # no epoch was finished yet
     saved = store.load_model(checkpoint)
-    files = {name: directory.read_text(name) for name in file_names}
+    files = {name: directory.read_text(name) for name in task.file_names}
     streams = RandomStreams(config.seed)
     method = make_method(config, streams)
     net = task.build(config, files, method, streams)
@@ -47,14 +53,24 @@ def load_network(
             f"the checkpoint of step {saved.step} does not fit the configuration of {path}: {error}"
         ) from None
     place = choose_device(device)
-    fingerprint = saved.state.get("fingerprint")
-    return TrainedRun(path, config, method, net.to(place), saved.step, place, files, fingerprint)
+    return run_type(
+        path=path,
+        config=config,
+        method=method,
+        net=net.to(place),
+        step=saved.step,
+        device=place,
+        files=files,
+        fingerprint=saved.state.get("fingerprint"),
+    )
 
 
-def task_name(path: Path) -> str:
-    """The task of the run in a folder; runs without a word about it are language models."""
-    config = from_toml(RunDirectory(path).read_config(), f"{path}/config.toml")
-    return str(config.get("task", "lm"))
+def read_config(path: Path) -> dict[str, Any]:
+    """The entries of the configuration of the run in a folder."""
+    try:
+        return from_toml(RunDirectory(path).read_config(), f"{path}/config.toml")
+    except ConfigError as error:
+        raise RunError(f"{path} is damaged: {error}") from None
 
 
 def choose_device(name: str) -> torch.device:

@@ -1,6 +1,7 @@
 """Start a run of any task, or continue it."""
 
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
@@ -8,17 +9,17 @@ from typing import Any
 import torch
 from torch import nn
 
-from bayesrnn.errors import ConfigError, MissingExtraError, RunError
+from bayesrnn.errors import ConfigError, Interrupted, MissingExtraError, RunError
 from bayesrnn.methods.base import Method, option
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import TrainingConfig, file_entries
-from bayesrnn.runs.load import choose_device, make_method
+from bayesrnn.runs.load import choose_device, make_method, read_config
 from bayesrnn.runs.options import flag, from_toml
 from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.loop import LoopSettings, Problem, Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser, minibatch_shares
-from bayesrnn.training.process import Interrupted
+from bayesrnn.training.process import denormals_flushed
 from bayesrnn.training.run_directory import RunDirectory
 
 #: Options that may change when a run is resumed.
@@ -48,8 +49,7 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
     store = CheckpointStore(path)
     if arguments.resume and directory.has_config():
         # Also where it was killed before its first checkpoint: it starts again as it was meant.
-        saved = task.resolve({}, from_toml(directory.read_config(), f"{path}/config.toml"))
-        config = _resumed(saved, given, file)
+        config = _resumed(task.resolve({}, read_config(path)), given, file)
     else:
         config = task.resolve(given, file)
     device = choose_device(config.device)
@@ -73,7 +73,8 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         for name, text in task.files(data).items():
             directory.write_text(name, text)
         try:
-            trainer.train()
+            with denormals_flushed() if task.flush_denormals else nullcontext():
+                trainer.train()
         except Interrupted as stopped:
             advice = f"go on with: bayesrnn train {task.name} --resume --out {path}"
             raise Interrupted(stopped.signal_number, f"{stopped}; {advice}") from None
@@ -90,24 +91,27 @@ def make_trainer(
     """Everything that trains, assembled and at its start."""
     streams = RandomStreams(config.seed)
     method = make_method(config, streams)
-    net = task.build(config, task.files(data), method, streams).to(device)
+    files = task.files(data)
+    net = task.build(config, files, method, streams).to(device)
     problem = task.problem(config, data, method, net, device)
     return Trainer(
-        net,
-        method,
-        problem,
-        _optimiser(config, method, net, problem),
-        LoopSettings(
-            config.epochs,
-            Schedule(config.lr, config.hold_epochs, config.decay),
-            config.clip or None,
-            config.save_minutes,
-            config.kl_weighting,
+        net=net,
+        method=method,
+        problem=problem,
+        optimiser=_optimiser(config, method, net, problem),
+        settings=LoopSettings(
+            unit=task.unit,
+            measure=task.measure(files.__getitem__).key,
+            epochs=config.epochs,
+            schedule=Schedule(config.lr, config.hold_epochs, config.decay),
+            clip=config.clip or None,
+            save_minutes=config.save_minutes,
+            kl_weighting=config.kl_weighting,
         ),
-        streams,
-        directory,
-        task.fingerprint(data),
-        _tensorboard(directory.path) if config.tensorboard else None,
+        streams=streams,
+        run=directory,
+        fingerprint=task.fingerprint(data),
+        observe=_tensorboard(directory.path) if config.tensorboard else None,
     )
 
 

@@ -2,56 +2,16 @@
 
 import hashlib
 import json
-import math
 import statistics
-import sys
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from bayesrnn.compression.file import read_compact
 from bayesrnn.errors import RunError
-from bayesrnn.report.text import number_text
-from bayesrnn.tasks.sentiment.data import Numbers, read_target
+from bayesrnn.runs.load import read_config
+from bayesrnn.runs.task import Measure, Task, finite_number
 from bayesrnn.training.run_directory import RunDirectory
-
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
-
-@dataclass(frozen=True)
-class Measure:
-    """The figure by which runs of a task are compared: how it is kept, and how it is shown."""
-
-    key: str
-    shown: str
-    factor: float = 1.0
-    digits: int = 2
-    #: How the figure on the training set came about.
-    train: str = "while training"
-
-    def read(self, figures: Mapping[str, Any], prefix: str = "") -> float | None:
-        """The figure in the unit that is shown; None where there is no finite number."""
-        number = _number(figures.get(prefix + self.key))
-        return None if number is None else number * self.factor
-
-    def text(self, value: float | None) -> str:
-        """A figure in the unit that is shown; `-` where there is none."""
-        return number_text(value, self.digits)
-
-
-_PERPLEXITY = Measure("perplexity", "perplexity")
-_ERROR = Measure("error", "error in %", 100)
-_ON_PART = "with the mean, on a part as large"
-_TEXT_RMSE = Measure("rmse", "RMSE", digits=4, train=_ON_PART)
-_TEXT_ERROR = Measure("error", "error in %", 100, train=_ON_PART)
-
-#: Of each task, the entry of its configuration that says what was learnt, and what is counted.
-_DATA = {"lm": "corpus", "mnist": "images", "sentiment": "data", "captions": "data"}
-_UNITS = {"lm": "words", "mnist": "images", "sentiment": "segments", "captions": "captions"}
 
 
 @dataclass(frozen=True)
@@ -72,7 +32,7 @@ class RunSummary:
 
     path: Path
     name: str
-    task: str
+    task: Task[Any, Any]
     measure: Measure
     #: What was learnt: a corpus, a set of images.
     data: str
@@ -87,14 +47,14 @@ class RunSummary:
     results: Mapping[str, Mapping[str, Any]]
     #: What has to be said with every result.
     settings: str
-    #: What is counted (words, images, segments, captions), the median over the training records.
+    #: Of what the task counts; the median over the training records.
     items_per_second: float | None
     config_text: str
 
     @property
     def unit(self) -> str:
         """What is counted, in the plural."""
-        return _UNITS[self.task]
+        return f"{self.task.unit}s"
 
     @property
     def epochs_done(self) -> int:
@@ -143,114 +103,69 @@ class RunSummary:
         return self.measure.read(result)
 
 
-def read_summary(path: Path) -> RunSummary:
-    """Summarise the run in a folder; no epoch needs to be finished.
-
-    Of the file of a pruned network there is only what it says of itself, and no epochs.
-    """
-    if path.is_file():
-        return _compact_summary(path)
+def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
+    """Summarise the run of a task in a folder; no epoch needs to be finished."""
     run = RunDirectory(path)
-    config_text = run.read_config()
-    config = _config(config_text, path / "config.toml")
+    config = _config(task, path)
     records = run.metrics.read()
-    task, options = config.get("task", "lm"), config.get("options", {})
-    measure = _measure(task, path)
+    measure = task.measure(run.read_text)
     return RunSummary(
         path=path,
         name=path.resolve().name,
         task=task,
         measure=measure,
-        data=_words(config[_DATA[task]]),
-        vocabulary=_vocabulary(
-            path / ("target.json" if task == "sentiment" else "vocabulary.txt"), config
-        ),
+        data=joined(config[task.data_key]),
+        vocabulary=_vocabulary(path, task.problem_file, config),
         method=config["method"],
-        network=f"{config.get('cell', 'mlp')} {config['layers']}x{config['hidden']}",
+        network=task.network(config),
         epochs_planned=config["epochs"] * _rounds(config),
         points=_points(records, measure, run.metrics.path),
         results=_results(path / "results"),
         settings=", ".join(
-            [f"seed {config['seed']}", _counted(config["epochs"], "epoch"), *_said(options)]
+            [
+                f"seed {config['seed']}",
+                _counted(config["epochs"], "epoch"),
+                *_said(config.get("options", {})),
+            ]
         ),
         items_per_second=_median(
-            record.get(f"{_UNITS[task]}_per_second")
+            record.get(f"{task.unit}s_per_second")
             for record in records
             if record.get("kind") == "train"
         ),
-        config_text=config_text,
+        config_text=run.read_config(),
     )
 
 
-def _compact_summary(path: Path) -> RunSummary:
-    about = read_compact(path).about
-    config_text = str(about.get("config", ""))
-    config = _config(config_text, path)
-    files, share = about.get("files"), _number(about.get("fraction"))
-    words = str(files.get("vocabulary.txt")) if isinstance(files, dict) else ""
-    dropped = "pruned" if share is None else f"{100 * share:.3g}% dropped"
-    return RunSummary(
-        path=path,
-        name=path.resolve().name,
-        task="lm",
-        measure=_PERPLEXITY,
-        data=_words(config["corpus"]),
-        vocabulary=hashlib.sha256(words.encode()).hexdigest(),
-        method="plain",
-        network=f"{config['cell']} {config['layers']}x{config['hidden']}",
-        epochs_planned=0,
-        points=(),
-        results={},
-        settings=f"trained by {config['method']}, {dropped}, {about.get('values')} values",
-        items_per_second=None,
-        config_text=config_text,
-    )
+#: The types of entries of a configuration that a summary shows, where the task has them.
+_SHOWN = {"cell": str, "method": str, **dict.fromkeys(("layers", "hidden", "epochs", "seed"), int)}
 
 
-def _config(text: str, path: Path) -> dict[str, Any]:
-    try:
-        config: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise RunError(f"{path} is damaged: it is not a TOML file: {error}") from None
-    own: dict[str, dict[str, Any]] = {
-        "lm": {"corpus": str | list, "cell": str},
-        "mnist": {"images": str},
-        "sentiment": {"data": str, "cell": str},
-        "captions": {"data": str, "cell": str},
-    }
-    task = config.get("task", "lm")
-    if task not in own:
-        raise RunError(f"{path} is of a task {task!r}; there are: {', '.join(own)}")
-    common = {"method": str, **dict.fromkeys(("layers", "hidden", "epochs", "seed"), int)}
-    for name, kind in {**own[task], **common}.items():
-        if not isinstance(config.get(name), kind):
+def _config(task: Task[Any, Any], path: Path) -> dict[str, Any]:
+    config = read_config(path)
+    known = {item.name for item in fields(task.config_type)}
+    shown: dict[str, Any] = {task.data_key: str | list, **_SHOWN}
+    for name, kind in shown.items():
+        if name in known and not isinstance(config.get(name), kind):
             raise RunError(
-                f"{path} does not say the {name} of its network; give the folder of a run made by "
-                f"`bayesrnn train {task}`"
+                f"{path}/config.toml does not say the {name} of its network; give the folder of a "
+                f"run made by `bayesrnn train {task.name}`"
             )
     if not isinstance(config.get("options", {}), dict):
-        raise RunError(f"{path} is damaged: its options are not a table")
+        raise RunError(f"{path}/config.toml is damaged: its options are not a table")
     return config
 
 
-def _measure(task: str, path: Path) -> Measure:
-    """How runs of a task are compared; readers of texts by what they predict."""
-    if task in ("lm", "captions"):
-        return _PERPLEXITY
-    if task == "mnist":
-        return _ERROR
-    target = read_target(RunDirectory(path).read_text("target.json"))
-    return _TEXT_RMSE if isinstance(target, Numbers) else _TEXT_ERROR
-
-
-def _vocabulary(path: Path, config: Mapping[str, Any]) -> str:
-    """What tells the run's vocabulary from another one."""
+def _vocabulary(path: Path, file: str | None, config: Mapping[str, Any]) -> str:
+    """What tells the problem of the run from another one on the same data."""
+    if file is None:
+        return ""
     try:
-        return hashlib.sha256(path.read_bytes()).hexdigest()
+        return hashlib.sha256((path / file).read_bytes()).hexdigest()
     except FileNotFoundError:
         return f"limit {config.get('vocabulary_limit')}"
     except OSError as error:
-        raise RunError(f"cannot read {path}: {error.strerror}") from error
+        raise RunError(f"cannot read {path / file}: {error.strerror}") from error
 
 
 def _points(
@@ -299,7 +214,8 @@ def _inference(result: Mapping[str, Any]) -> str:
     return str(result.get("inference", "samples" if result["samples"] else "mean"))
 
 
-def _words(value: str | list[Any]) -> str:
+def joined(value: str | Sequence[Any]) -> str:
+    """One name, or several with spaces between."""
     return value if isinstance(value, str) else " ".join(map(str, value))
 
 
@@ -341,9 +257,5 @@ def _counted(number: int, noun: str) -> str:
 
 
 def _median(values: Iterable[Any]) -> float | None:
-    found = [number for value in values if (number := _number(value)) is not None]
+    found = [number for value in values if (number := finite_number(value)) is not None]
     return statistics.median(found) if found else None
-
-
-def _number(value: Any) -> float | None:
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

@@ -1,10 +1,17 @@
-"""What a task is, and a trained run of one."""
+"""What a task is, and a trained run of one.
 
+A task is one folder of `tasks/` and one line of its registry. Everything that shared code asks of
+a task is here; nothing else of the program knows what is learnt.
+"""
+
+from __future__ import annotations
+
+import math
 from abc import ABC, abstractmethod
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import torch
 from torch import nn
@@ -12,18 +19,80 @@ from torch import nn
 from bayesrnn.methods.base import Method
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
+from bayesrnn.report.table import Table
+from bayesrnn.report.text import number_text
 from bayesrnn.runs.config import TrainingConfig
+from bayesrnn.runs.evaluation import Evaluation, EvaluationSettings
 from bayesrnn.training.loop import Problem
+
+if TYPE_CHECKING:
+    from bayesrnn.runs.summary import RunSummary
 
 Config = TypeVar("Config", bound=TrainingConfig)
 Data = TypeVar("Data")
 
 
+@dataclass(frozen=True)
+class Measure:
+    """The metric by which runs of a task are compared: its key in records, and how it is shown."""
+
+    key: str
+    title: str
+    factor: float = 1.0
+    digits: int = 2
+    #: How the metric on the training set came about.
+    train: str = "while training"
+
+    def read(self, metrics: Mapping[str, Any], prefix: str = "") -> float | None:
+        """The metric in the unit that is shown; None where there is no finite number."""
+        number = finite_number(metrics.get(prefix + self.key))
+        return None if number is None else number * self.factor
+
+    def text(self, value: float | None) -> str:
+        """A value in the unit that is shown; `-` where there is none."""
+        return number_text(value, self.digits)
+
+
+PERPLEXITY = Measure("perplexity", "perplexity")
+
+
+@dataclass(frozen=True)
+class NoOptions:
+    """A command has no options for runs of this task alone."""
+
+
+class OwnComparison(NamedTuple):
+    """What a task has to say of several runs beside the table of all tasks."""
+
+    title: str
+    table: Table
+
+
 class Task(ABC, Generic[Config, Data]):
-    """Something to learn: how its configuration, its data and its network come about."""
+    """Something to learn: its configuration, its data, its network, and how good a run of it is."""
 
     #: The word after `bayesrnn train`.
     name: ClassVar[str]
+    #: What `bayesrnn train --help` says of it, and a command to start from.
+    summary: ClassVar[str]
+    example: ClassVar[str]
+    config_type: ClassVar[type[TrainingConfig]]
+    #: What is counted, in the singular.
+    unit: ClassVar[str]
+    #: The entry of the configuration that says what was learnt.
+    data_key: ClassVar[str]
+    #: The files that a trained network needs to be used (`files`), by name.
+    file_names: ClassVar[tuple[str, ...]] = ()
+    #: Which of them tells apart the problems that runs on the same data solve.
+    problem_file: ClassVar[str | None] = None
+    #: Whether training meets numbers so small that they are better taken for 0.
+    flush_denormals: ClassVar[bool] = False
+    #: A dataclass of `option` fields: what `bayesrnn evaluate` can be asked of these runs alone.
+    evaluate_options: ClassVar[type] = NoOptions
+
+    #: Ways of prediction that only this task's runs have, by the start of their name: a column's
+    #: title in `bayesrnn compare`, and what has to be said of it.
+    own_inferences: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     @abstractmethod
     def resolve(self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None) -> Config:
@@ -41,9 +110,17 @@ class Task(ABC, Generic[Config, Data]):
     def fingerprint(self, data: Data) -> str:
         """What tells the training data from any other."""
 
-    @abstractmethod
     def files(self, data: Data) -> dict[str, str]:
-        """Texts to keep in the run's folder: what the trained network needs to be used."""
+        """Texts to keep in the run's folder, named `file_names`."""
+        del data
+        return {}
+
+    @abstractmethod
+    def measure(self, read: Callable[[str], str]) -> Measure:
+        """How runs are compared; the epoch with the lowest on the validation set is the best.
+
+        `read` gives the text of one of `files` by its name.
+        """
 
     @abstractmethod
     def build(
@@ -56,6 +133,39 @@ class Task(ABC, Generic[Config, Data]):
         self, config: Config, data: Data, method: Method[Any], net: nn.Module, device: torch.device
     ) -> Problem:
         """What the training loop needs to know."""
+
+    @abstractmethod
+    def open_run(
+        self, path: Path, checkpoint: str = "best", device: str = "auto"
+    ) -> TrainedRun[Config]:
+        """A trained run from its folder."""
+
+    @abstractmethod
+    def evaluate(self, path: Path, settings: EvaluationSettings, options: Any) -> Evaluation:
+        """Evaluate a run; `options` is an `evaluate_options`."""
+
+    @abstractmethod
+    def line(self, row: Any) -> str:
+        """The metrics of a row of `evaluate` as text; nothing where `details` say all."""
+
+    def details(self, row: Any) -> list[str]:
+        """Further lines below a row."""
+        del row
+        return []
+
+    def notes(self, evaluation: Any) -> list[str]:
+        """What has to be said below all rows."""
+        del evaluation
+        return []
+
+    def network(self, config: Mapping[str, Any]) -> str:
+        """The network of a configuration in brief."""
+        return f"{config['cell']} {config['layers']}x{config['hidden']}"
+
+    def compare(self, summaries: Sequence[RunSummary]) -> OwnComparison | None:
+        """What the task has to say of its runs beside the table of all tasks."""
+        del summaries
+        return None
 
 
 @dataclass(frozen=True)
@@ -79,3 +189,8 @@ class TrainedRun(Generic[Config]):
         if members > 1:
             used = self.method.mean_label
             say(f"note: the run keeps {members} networks; {doing} uses one: {used}")
+
+
+def finite_number(value: Any) -> float | None:
+    """The value as a number; None where it is none, or not finite."""
+    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None

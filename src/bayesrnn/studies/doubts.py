@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.data.vocabulary import EOS, UNK
 from bayesrnn.random import seeded
-from bayesrnn.tasks.lm.task import TrainedLanguageModel
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.uncertainty.predict import predict
 
 

@@ -10,11 +10,12 @@ from bayesrnn.report.highlights import marked_html, marked_text
 from bayesrnn.report.page import Section
 from bayesrnn.runs.compare import compare, curves
 from bayesrnn.runs.evaluate import evaluate
-from bayesrnn.runs.start import RunArguments
+from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.studies.doubts import doubtful_sentences
 from bayesrnn.tasks.lm.generate import continuation, prompt_tokens
-from bayesrnn.tasks.lm.task import load_language_model, train_language_model
+from bayesrnn.tasks.lm.task import TASK
 
 METHODS = ("plain", "dropout", "bbb")
 PROMPT = "it is a truth universally acknowledged, that"
@@ -26,10 +27,10 @@ def quickstart(out: Path, seed: int) -> None:
     for number, (method, run) in enumerate(zip(METHODS, runs, strict=True), start=1):
         say(f"\n[{number}/{len(METHODS)}] {method} on Pride and Prejudice")
         given = {"method": method, "size": "tiny", "seed": seed}
-        train_language_model(RunArguments(out=run, resume=True), given)
-        evaluate(run, "test")
-    trained = load_language_model(runs[-1])
-    evaluate(runs[-1], "test", samples=10)
+        train_run(TASK, RunArguments(out=run, resume=True), given)
+        evaluate(TASK, run)
+    trained = TASK.open_run(runs[-1])
+    evaluate(TASK, runs[-1], EvaluationSettings(samples=10))
     text = detokenize(
         continuation(trained, prompt_tokens(PROMPT, trained.vocabulary), 60, seed=seed)
     )
@@ -42,8 +43,9 @@ def quickstart(out: Path, seed: int) -> None:
             "".join(marked_html(doubt.words, doubt.least_sure) for doubt in doubts),
         ),
     ]
-    print(f"\n{compare(runs, page, sections)}")
-    (out / "curves.svg").write_text(curves([read_summary(run) for run in runs]), encoding="utf-8")
+    summaries = [read_summary(TASK, run) for run in runs]
+    print(f"\n{compare(summaries, page, sections)}")
+    (out / "curves.svg").write_text(curves(summaries), encoding="utf-8")
     print(f"\nbbb writes:\n\n{text}\n\nbbb was least sure of the marked words:\n")
     colour = sys.stdout.isatty()
     for doubt in doubts:

@@ -10,13 +10,13 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
-from bayesrnn.errors import CheckpointError, ConfigError, TrainingDivergedError
+from bayesrnn.errors import CheckpointError, ConfigError, Interrupted, TrainingDivergedError
 from bayesrnn.methods.base import Method, Objective
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
 from bayesrnn.training.optimisation import Schedule, clipped_step, gradient_norms, minibatch_shares
-from bayesrnn.training.process import Interrupted, StopWish, stop_wish
+from bayesrnn.training.process import StopWish, stop_wish
 from bayesrnn.training.run_directory import RunDirectory
 
 
@@ -30,7 +30,7 @@ class Minibatches(Protocol):
 
     @property
     def steps(self) -> int:
-        """How many of what is counted (`Problem.unit`) each of them is."""
+        """How many of what is counted (`LoopSettings.unit`) each of them is."""
         ...
 
     def __len__(self) -> int: ...
@@ -46,16 +46,6 @@ class Minibatches(Protocol):
 
 class Problem(Protocol):
     """What is learnt: the data, the loss, and the figures that tell how well it went."""
-
-    @property
-    def unit(self) -> str:
-        """What is counted, in the singular: a word, an image."""
-        ...
-
-    @property
-    def measure(self) -> str:
-        """The figure of `validate` that is lowest in the best epoch."""
-        ...
 
     def minibatches(self, epoch: int) -> Minibatches:
         """The minibatches of an epoch, counted from 0; every epoch has as many."""
@@ -80,8 +70,14 @@ LINE_SECONDS = 60
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """What the loop itself needs to know; the epochs and the schedule are those of one round."""
+    """What the loop itself needs to know; the epochs and the schedule are those of one round.
 
+    unit: what is counted, in the singular: a word, an image.
+    measure: the metric of `Problem.validate` that is lowest in the best epoch.
+    """
+
+    unit: str
+    measure: str
     epochs: int
     schedule: Schedule
     clip: float | None
@@ -147,7 +143,7 @@ class Trainer:
         position = self.position
         total = self.epochs * len(self.batches) * self.items_per_batch
         done = position.step * self.items_per_batch
-        unit = f" {self.problem.unit}s"
+        unit = f" {self.settings.unit}s"
         with stop_wish() as wish, progress_bar(total, unit, "training", done) as bar:
             while position.epoch < self.epochs:
                 self.batches = self.problem.minibatches(position.epoch)
@@ -196,7 +192,7 @@ class Trainer:
                     **self.problem.figures(nll / length),
                     gradient_norm=norm,
                     lr=lr,
-                    **{f"{self.problem.unit}s_per_second": speed},
+                    **{f"{self.settings.unit}s_per_second": speed},
                     **self._per_item(terms),
                     **self.method.diagnostics(self.net),
                 )
@@ -245,7 +241,7 @@ class Trainer:
         return StepFigures(shown, terms, norms[loss.group])
 
     def _finish_epoch(self) -> None:
-        position, measure = self.position, self.problem.measure
+        position, measure = self.position, self.settings.measure
         nll = position.epoch_nll / self.predictions
         train, valid = self.problem.figures(nll), self.problem.validate()
         # More kept networks are better, whatever the figure of the one that stands for them.
@@ -324,7 +320,7 @@ class Trainer:
 
     def _per_item(self, terms: dict[str, float]) -> dict[str, float]:
         """The terms of the loss beside the nll, per prediction."""
-        unit, steps = self.problem.unit, self.batches.steps
+        unit, steps = self.settings.unit, self.batches.steps
         return {f"{name}_per_{unit}": terms[name] / steps for name in terms if name != "nll"}
 
     def _brief(self, terms: dict[str, float], norm: float) -> str:

@@ -11,14 +11,6 @@ from types import FrameType
 import torch
 
 
-class Interrupted(Exception):  # noqa: N818, stopping on request is no error
-    """Training was stopped by a signal, and everything is saved."""
-
-    def __init__(self, signal_number: int, message: str) -> None:
-        super().__init__(message)
-        self.signal_number = signal_number
-
-
 class StopWish:
     """Which signal asked to stop, if any did."""
 

@@ -22,7 +22,7 @@ SPEEDS = {
 
 #: What does the work: nothing of it may be called where all is done.
 WORK = (
-    (reproduce_runs, "train_language_model"),
+    (reproduce_runs, "train_run"),
     (reproduce_results, "evaluate"),
     (reproduce_results, "dynamic_row"),
     (reproduce_results, "uncertainty"),

@@ -131,7 +131,7 @@ def test_another_seed_is_one_more_run(copied, calls, program):
         (copied / run / "pruning.json").unlink()
     code, _, errors = program(*command(copied, "--seeds", "1,2", "--skip", "pruning,entropy"))
     assert code == 0
-    assert calls.count("train_language_model") == 2
+    assert calls.count("train_run") == 2
     assert "train plain-seed2: 0 of 2 epochs done" in errors
     markdown = markdown_of(copied)
     assert "+-" in markdown
@@ -145,7 +145,7 @@ def test_a_step_that_fails_does_not_stop_the_others(copied, monkeypatch, program
     (copied / "bbb-seed1" / "pruning.json").unlink()
     (copied / "plain-seed1" / "results" / "test-dynamic-sgd.json").unlink()
     monkeypatch.setattr(reproduce_results, "dynamic_row", diverges)
-    monkeypatch.setattr(reproduce_runs, "train_language_model", diverges)
+    monkeypatch.setattr(reproduce_runs, "train_run", diverges)
     code, _, errors = program(*command(copied, "--methods", "plain,dropout,bbb"))
     assert code == 1
     assert calls == ["prune_run", "bench"]
@@ -206,7 +206,7 @@ def test_an_interrupted_run_goes_on(finished, tmp_path, monkeypatch, program, ca
     code, _, errors = program(*command(out))
     assert code == 0
     assert "continue plain-seed1: 1 of 2 epochs done" in errors
-    assert calls.count("train_language_model") == 2
+    assert calls.count("train_run") == 2
     for run in ("plain-seed1", "bbb-seed1"):
         assert model_hash(out / run) == model_hash(finished / run)
     assert "unfinished" not in markdown_of(out)
@@ -235,7 +235,7 @@ def test_an_unfinished_run_is_continued_with_its_own_settings(copied, program, c
     assert "continue plain-seed1: 2 of 2 epochs done, with other settings" in out
     code, _, _ = program(*command(copied, "--epochs", 5))
     assert code == 0
-    assert calls.count("train_language_model") == 1
+    assert calls.count("train_run") == 1
     assert "epochs = 2" in (run / "config.toml").read_text()
 
 

@@ -9,7 +9,6 @@ from xml.etree import ElementTree
 
 import pytest
 
-from bayesrnn.runs.summary import read_summary
 from bayesrnn.studies.reproduce.page import (
     reproduction_charts,
     reproduction_markdown,
@@ -35,6 +34,8 @@ from bayesrnn.studies.reproduce.tables import (
     speed_table,
 )
 
+from ...made_up import summary_of
+
 MakeRun = Callable[..., Path]
 Reproduced = Callable[..., ReproducedRun]
 
@@ -52,7 +53,7 @@ FIGURES = {
 def reproduced(make_run: MakeRun) -> Reproduced:
     def make(name: str = "bbb-seed1", method: str = "bbb", **changes: Any) -> ReproducedRun:
         run = {name: changes.pop(name) for name in ("valid", "hidden") if name in changes}
-        summary = read_summary(make_run(name, method, **run))
+        summary = summary_of(make_run(name, method, **run))
         values: dict[str, Any] = {
             "seed": 1,
             "epochs": len(summary.points),

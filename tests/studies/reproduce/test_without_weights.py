@@ -56,7 +56,7 @@ def test_a_seed_is_added_to_figures_without_weights(figures_alone, calls, progra
     before = {run["name"]: run for run in values_of(figures_alone)["runs"]}
     only = ("--methods", "bbb", "--seeds", 2, "--skip", "bench,pruning,entropy")
     assert program(*command(figures_alone, *only))[0] == 0
-    assert calls.count("train_language_model") == 1
+    assert calls.count("train_run") == 1
     runs = {run["name"]: run for run in values_of(figures_alone)["runs"]}
     assert list(runs) == ["bbb-seed1", "bbb-seed2", "plain-seed1"]
     for name, run in before.items():
@@ -166,7 +166,7 @@ def test_an_unfinished_run_without_weights_is_shown_and_trained_anew(
     assert "plain-seed1 has no weights to go on from: it is trained from the start" in errors
     assert "keeps its own settings" not in errors
     assert "train plain-seed1: 0 of 1 epochs done, anew" in errors
-    assert calls == ["train_language_model", "evaluate", "evaluate"]
+    assert calls == ["train_run", "evaluate", "evaluate"]
     (after,) = values_of(out)["runs"]
     assert (after["epochs"], after["epochs_done"]) == (1, 1)
 

@@ -7,14 +7,14 @@ import pytest
 import torch
 
 from bayesrnn.tasks.captions import baseline as captions_baseline
-from bayesrnn.tasks.captions.baseline import consensus_captions, consensus_row
-from bayesrnn.tasks.captions.config import resolve_captions
-from bayesrnn.tasks.captions.task import CaptionsTask
+from bayesrnn.tasks.captions.baseline import consensus_captions, consensus_of
+from bayesrnn.tasks.captions.evaluate import consensus_row
+from bayesrnn.tasks.captions.task import TASK
 
 
 @pytest.fixture
 def captions(tiny_flickr8k):
-    return CaptionsTask().load(resolve_captions({"method": "plain"}))
+    return TASK.load(TASK.resolve({"method": "plain"}))
 
 
 @pytest.fixture
@@ -35,7 +35,8 @@ def baseline(captions, tmp_path):
     """The row of a run, which is kept; parts of the data can be others."""
 
     def row(known=captions.train, images=captions.test):
-        found = consensus_row(tmp_path, known, "test", images, neighbours=9)
+        consensus = consensus_of(tmp_path, known, "test", images, neighbours=9)
+        found = consensus_row(consensus, images).as_json(all_fields=True)
         file = tmp_path / "results" / "test-consensus9.json"
         file.parent.mkdir(exist_ok=True)
         file.write_text(json.dumps(found))

@@ -19,7 +19,7 @@ from bayesrnn.tasks.captions import data as captions
 from bayesrnn.tasks.captions.evaluate import caption_search
 from bayesrnn.tasks.captions.features import load_features
 from bayesrnn.tasks.captions.image_network import ImageNetwork
-from bayesrnn.tasks.captions.task import load_captions_run
+from bayesrnn.tasks.captions.task import TASK
 from bayesrnn.uncertainty.draws import Draws
 
 from ...conftest import TINY_SPLITS
@@ -138,7 +138,7 @@ def test_figures_are_those_of_the_search(runs, pictures, seeing, program, tmp_pa
     options = ("--samples", 3, "--seed", 5, "--beam", 5, "--best", 5, "--json", result)
     assert program("caption", runs / "bbb", "--image", pictures, *options)[0] == 0
     images = json.loads(result.read_text())["images"]
-    trained = load_captions_run(runs / "bbb")
+    trained = TASK.open_run(runs / "bbb")
     draws = Draws(trained.method, trained.net, 3, seeded(5))
     networks = [draws[number] for number in range(3)]
     in_turn = [SCENES.index(scene) for scene in sorted(SCENES)]

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-import sys
 
 import pytest
 import torch
@@ -17,7 +16,7 @@ from bayesrnn.tasks.captions.data import caption_words
 from bayesrnn.tasks.captions.likelihood import caption_likelihood
 from bayesrnn.tasks.captions.scores import score_captions
 from bayesrnn.tasks.captions.search import CaptionSearch
-from bayesrnn.tasks.captions.task import load_captions_run
+from bayesrnn.tasks.captions.task import TASK
 from bayesrnn.uncertainty.draws import Draws
 
 WAYS = ("greedy", "beam")
@@ -45,7 +44,7 @@ def test_figures_and_captions(trained_captioner, program, tmp_path, tiny_flickr8
     assert found["perplexity"] < 4
     assert "captions" not in found
     assert [row["inference"] for row in found["rows"]] == ["mean", "consensus48"]
-    result, captions = kept(run, "test-mean"), load_captions_run(run).captions()
+    result, captions = kept(run, "test-mean"), TASK.open_run(run).captions()
     assert (
         result["tokens"]
         == found["tokens"]
@@ -77,7 +76,7 @@ def test_figures_and_captions(trained_captioner, program, tmp_path, tiny_flickr8
 def test_captions_are_those_of_a_search_with_the_draws(trained_captioner, program, tmp_path):
     run = trained_captioner("bbb", "--epochs", "2", "--sigma-scale", "1")
     evaluated(program, tmp_path, run, "--samples", "3", "--seed", "7", "--beam", "4")
-    result, trained = kept(run, "test-beam4-samples3"), load_captions_run(run)
+    result, trained = kept(run, "test-beam4-samples3"), TASK.open_run(run)
     words, test = trained.vocabulary, trained.captions().test
     draws = Draws(trained.method, trained.net, 3, seeded(7))
     texts = {}
@@ -93,7 +92,7 @@ def test_captions_are_those_of_a_search_with_the_draws(trained_captioner, progra
 
 def literal_bound(run):
     """The bound on the test captions in minibatches of 16, shortest first, by the word."""
-    trained = load_captions_run(run)
+    trained = TASK.open_run(run)
     encoded = EncodedCaptions.encode(trained.captions().test, trained.vocabulary)
     order = sorted(range(len(encoded)), key=lambda caption: int(encoded.lengths[caption]))
     generator, total = seeded(1), 0.0
@@ -140,7 +139,7 @@ def test_the_images_that_it_learnt_from_have_no_baseline(trained_captioner, prog
 def test_the_baseline_is_kept(trained_captioner, program, tmp_path, monkeypatch):
     run = trained_captioner("plain", "--epochs", "1")
     found, out = evaluated(program, tmp_path, run)
-    captions = load_captions_run(run).captions()
+    captions = TASK.open_run(run).captions()
     said = consensus_captions(captions.train, captions.test.features, 48)
     expected = score_captions(said, captions.test.captions).figures()
     row = found["rows"][-1]
@@ -174,56 +173,6 @@ def test_the_baseline_is_kept(trained_captioner, program, tmp_path, monkeypatch)
     assert evaluated(program, tmp_path, run)[0]["rows"][-1] == row
 
 
-# METEOR and SPICE
-
-
-@pytest.fixture
-def fake_scorer(monkeypatch):
-    """In place of the programs in Java: the share of captions that a person wrote."""
-
-    def scores(names, said, known):
-        hits = [tuple(words) in own for words, own in zip(said, known, strict=True)]
-        return dict.fromkeys(names, sum(hits) / len(hits))
-
-    for place in ("captions_evaluation", "captions_baseline"):
-        monkeypatch.setattr(f"bayesrnn.tasks.{place}.official_scores", scores)
-    monkeypatch.setattr("bayesrnn.tasks.captions.evaluate.require_official", lambda names: None)
-
-
-def test_further_scores(trained_captioner, program, tmp_path, fake_scorer):
-    run = trained_captioner("plain", "--epochs", "1")
-    found, _ = evaluated(program, tmp_path, run)
-    assert not any("METEOR" in own for row in found["rows"] for own in row["scores"].values())
-    found, out = evaluated(program, tmp_path, run, "--meteor")
-    # The captions of similar images are what people wrote of others, and kept without METEOR.
-    for row in found["rows"]:
-        assert all(0 <= own["METEOR"] <= 100 for own in row["scores"].values())
-    assert found["rows"][-1]["scores"]["consensus"]["METEOR"] > 0
-    assert out.count("METEOR") == 3
-    assert "SPICE" not in out
-    assert "METEOR" in kept(run, "test-consensus48")["scores"]["consensus"]
-    found, out = evaluated(program, tmp_path, run)
-    assert "METEOR" not in out
-    assert not any("METEOR" in own for row in found["rows"] for own in row["scores"].values())
-    found, out = evaluated(program, tmp_path, run, "--meteor", "--spice")
-    assert max(map(len, out.splitlines())) <= 100
-    assert out.count("SPICE") == 3
-
-
-@pytest.mark.parametrize("name", ["meteor", "spice"])
-def test_further_scores_that_cannot_be_had(name, trained_captioner, program, monkeypatch, tmp_path):
-    run = trained_captioner("plain", "--epochs", "1")
-    monkeypatch.setitem(sys.modules, "pycocoevalcap", None)
-    code, out, errors = program("evaluate", run, f"--{name}")
-    assert (code, out) == (1, "")
-    assert errors.startswith(f"bayesrnn: --{name} needs an extra")
-    assert errors.count("\n") == 1
-    (tmp_path / "config.toml").write_text('task = "mnist"\n')
-    code, _, errors = program("evaluate", tmp_path, f"--{name}")
-    assert code == 1
-    assert errors.startswith(f"bayesrnn: --{name} is for runs of `bayesrnn train captions`")
-
-
 # Comparison
 
 
@@ -252,7 +201,7 @@ def test_comparison(trained_captioner, program, tmp_path):
     assert rows[0][3] == rows[0][5] == "-"
     # A plain network has no draws that differ from its mean.
     assert rows[1][3] == "+0.0 (0.0, 0.0)"
-    captions = load_captions_run(good).captions().test.captions
+    captions = TASK.open_run(good).captions().test.captions
     first, second = (
         score_captions([caption_words(entry["beam"]) for entry in result["captions"]], captions)
         for result in results

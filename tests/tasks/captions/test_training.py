@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from bayesrnn.methods import METHODS
-from bayesrnn.tasks.captions.task import WhichCaption, load_captions_run
+from bayesrnn.tasks.captions.task import TASK, CaptionProblem
 
 from ...conftest import CAPTIONER, model_hash
 
@@ -28,13 +28,13 @@ def test_the_loss_falls(trained_captioner):
     epochs = [record for record in records if record["kind"] == "epoch"]
     assert epochs[-1]["train_perplexity"] < 0.4 * epochs[0]["train_perplexity"]
     assert epochs[-1]["valid_perplexity"] < 0.5 * epochs[0]["valid_perplexity"]
-    assert load_captions_run(run).vocabulary.words[-1] == "<unk>"
+    assert TASK.open_run(run).vocabulary.words[-1] == "<unk>"
 
 
 @pytest.mark.parametrize("method", ["bbb", "dropout"])
 def test_killed_and_resumed_ends_with_the_same_bits(method, trained_captioner, program, tmp_path):
     whole = trained_captioner(method, "--epochs", "2")
-    objective, calls = WhichCaption.objective, []
+    objective, calls = CaptionProblem.objective, []
 
     def dies(self, batch, state):
         calls.append(1)
@@ -44,7 +44,7 @@ def test_killed_and_resumed_ends_with_the_same_bits(method, trained_captioner, p
 
     always = ("--save-minutes", "0.000001")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(WhichCaption, "objective", dies)
+        patch.setattr(CaptionProblem, "objective", dies)
         with pytest.raises(MemoryError):
             trained_captioner(method, "--epochs", "2", *always, name="killed")
     killed = tmp_path / "killed"

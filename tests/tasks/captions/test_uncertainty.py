@@ -19,7 +19,7 @@ from bayesrnn.tasks.captions.data import load_coco
 from bayesrnn.tasks.captions.scores import score_captions
 from bayesrnn.tasks.captions.search import CaptionSearch
 from bayesrnn.tasks.captions.selective import rank_correlation
-from bayesrnn.tasks.captions.task import load_captions_run
+from bayesrnn.tasks.captions.task import TASK
 from bayesrnn.uncertainty.draws import Draws
 
 from ...conftest import TINY_SPLITS
@@ -116,7 +116,7 @@ def test_plain_is_the_same_whatever_the_draws(measured):
 @pytest.mark.parametrize(("method", "samples"), [("plain", 0), ("bbb", 0), ("bbb", 3)])
 def test_the_figures_image_by_image(captioners, measured, method, samples):
     """Each image by itself, each word by itself, and every pair of images."""
-    trained = load_captions_run(captioners / method)
+    trained = TASK.open_run(captioners / method)
     # The draws of all measured numbers come from one row, so they are the first of the most.
     draws = Draws(trained.method, trained.net, max(SAMPLES), seeded(SEED))
     networks = [draws[number] for number in range(samples)] or [draws.mean()]

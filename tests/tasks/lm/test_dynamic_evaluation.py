@@ -6,6 +6,8 @@ import json
 import pytest
 import torch
 
+from bayesrnn.tasks.lm.task import LanguageModelTask
+
 
 @pytest.fixture
 def trained(train_arguments, program, tmp_path):
@@ -125,9 +127,7 @@ def test_tuning_never_reads_the_test_text(trained, program, tiny_text, monkeypat
     run = trained("plain")
 
     def found(change_test):
-        from bayesrnn.tasks.lm import dynamic_settings as dynamic
-
-        load = dynamic.load_language_model
+        load = LanguageModelTask.open_run
 
         def changed(*arguments):
             model = load(*arguments)
@@ -137,7 +137,7 @@ def test_tuning_never_reads_the_test_text(trained, program, tiny_text, monkeypat
             return model
 
         with monkeypatch.context() as patch:
-            patch.setattr(dynamic, "load_language_model", changed)
+            patch.setattr(LanguageModelTask, "open_run", changed)
             return program("tune-dynamic", run, "--words", "150")
 
     assert found(0) == found(1)

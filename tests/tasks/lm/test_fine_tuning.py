@@ -10,7 +10,7 @@ from bayesrnn.compression.pruning import without
 from bayesrnn.compression.ranking import Ranking, magnitude
 from bayesrnn.tasks.lm.fine_tuning import fine_tune
 from bayesrnn.tasks.lm.prune import droppable
-from bayesrnn.tasks.lm.task import load_language_model
+from bayesrnn.tasks.lm.task import TASK
 
 
 @pytest.mark.parametrize("method", ["plain", "dropout", "bbb"])
@@ -38,7 +38,7 @@ def test_fine_tuning_helps_and_keeps_the_zeros(method, runs, program, tmp_path):
 
 def test_one_step_against_a_step_by_hand(runs):
     """One minibatch, no clipping: the kept weights move by -lr * gradient, the others do not."""
-    trained = load_language_model(runs / "plain")
+    trained = TASK.open_run(runs / "plain")
     kept = Ranking(magnitude(droppable(trained.net))).kept(0.5)
     pruned, before = without(trained.net, kept), without(trained.net, kept)
     train = trained.corpus().train
@@ -71,7 +71,7 @@ def test_one_step_against_a_step_by_hand(runs):
 
 
 def test_the_best_is_kept(runs):
-    trained = load_language_model(runs / "plain")
+    trained = TASK.open_run(runs / "plain")
     kept = Ranking(magnitude(droppable(trained.net))).kept(0.5)
     pruned = without(trained.net, kept)
     seen, calls = [], iter([3.0, 1.0, 2.0])

@@ -13,7 +13,7 @@ from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.data.batches import evaluation_batches
 from bayesrnn.tasks.lm.prune import kept_quality
 from bayesrnn.tasks.lm.prune_report import Curve, Measured
-from bayesrnn.tasks.lm.task import load_language_model
+from bayesrnn.tasks.lm.task import TASK
 
 from ...conftest import METHODS
 
@@ -98,7 +98,7 @@ def test_one_fraction_by_hand(runs, program, method):
     )
     assert code == 0, errors
     found = json.loads(out)  # nothing else is on the screen
-    trained = load_language_model(runs / method)
+    trained = TASK.open_run(runs / method)
     net = trained.net
     module = net.module if isinstance(net, Bayesian) else net
     # All weights but the output bias and the biases that torch has too many.
@@ -152,7 +152,7 @@ def test_all_dropped_per_tensor_and_seeds(runs, program):
 
 
 def test_only_the_named_matrices_lose_weights(runs, program, tmp_path):
-    trained = load_language_model(runs / "bbb")
+    trained = TASK.open_run(runs / "bbb")
     means = {name: trained.net.module.get_parameter(name) for name in trained.net.names}
     chosen = [name for name in means if name == "output.weight" or "hh" in name]
     file = tmp_path / "small.safetensors"
@@ -165,7 +165,7 @@ def test_only_the_named_matrices_lose_weights(runs, program, tmp_path):
     assert found["weights"] == sum(means[name].numel() for name in chosen)
     assert [pattern["name"] for pattern in found["patterns"]] == chosen
     assert found["shown_dropped"] == round(0.6 * found["weights"])
-    written = load_language_model(file).net
+    written = TASK.open_run(file).net
     zeros = {name: int((written.get_parameter(name) == 0).sum()) for name in means}
     before = {name: int((mean == 0).sum()) for name, mean in means.items()}
     assert sum(zeros[name] for name in chosen) == found["shown_dropped"]

@@ -22,7 +22,7 @@ from bayesrnn.tasks.lm.generate import continuation, prompt_tokens
 from bayesrnn.tasks.lm.inspect import inspected
 from bayesrnn.tasks.lm.likelihood import likelihood
 from bayesrnn.tasks.lm.prune import droppable
-from bayesrnn.tasks.lm.task import load_language_model
+from bayesrnn.tasks.lm.task import TASK
 
 from ...conftest import METHODS, TINY
 
@@ -61,7 +61,7 @@ def written(all_runs, tmp_path_factory):
 
 def masked(run):
     """The pruned network made directly: the mean with zeros, as a trained model."""
-    trained = load_language_model(run)
+    trained = TASK.open_run(run)
     net = trained.net
     bayesian = isinstance(net, Bayesian)
     module = trained.method.mean_module(net)
@@ -78,7 +78,7 @@ def masked(run):
 @pytest.mark.parametrize("name", [*METHODS, "tied"])
 def test_the_file_is_the_masked_network(all_runs, written, name):
     path, said = written(name)
-    direct, loaded = masked(all_runs[name]), load_language_model(path)
+    direct, loaded = masked(all_runs[name]), TASK.open_run(path)
     assert (loaded.method.name, loaded.config.method) == ("plain", "plain")
     assert loaded.vocabulary == direct.vocabulary
     assert loaded.step == direct.step
@@ -89,7 +89,7 @@ def test_the_file_is_the_masked_network(all_runs, written, name):
     tied = loaded.net.output.weight is loaded.net.embedding.weight
     assert tied == (name == "tied")
     about = read_compact(path).about
-    assert about["method"] == load_language_model(all_runs[name]).config.method
+    assert about["method"] == TASK.open_run(all_runs[name]).config.method
     assert about["config"] == (all_runs[name] / "config.toml").read_text()
     assert (about["fraction"], about["order"]) == (FRACTION, said["shown_order"])
     assert said["file"]["bytes"]["total"] == path.stat().st_size
@@ -106,7 +106,7 @@ def test_the_loss_is_shown(all_runs, written, program, tmp_path, name):
         file = found["file"]
         order = found["curves"][found["shown_order"]]
         assert file["masked"]["nll"] == pytest.approx(order[1]["nll"], rel=1e-12)
-        loaded = load_language_model(written(name, values)[0])
+        loaded = TASK.open_run(written(name, values)[0])
         nll = likelihood(loaded.method, loaded.net, text, streams=20, unroll=100).nll
         assert file["written"]["nll"] == pytest.approx(nll, rel=1e-5)
         assert file["written"]["perplexity"] == pytest.approx(

@@ -13,7 +13,7 @@ from torch.distributions import Categorical
 
 from bayesrnn.cli.main import main
 from bayesrnn.tasks.lm.data import load_corpus
-from bayesrnn.tasks.lm.task import load_language_model
+from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.uncertainty import unigram_entropy
 
 from ...conftest import FAINT, METHODS
@@ -103,7 +103,7 @@ def test_plain_is_the_same_whatever_the_draws(benchmark):
 @torch.no_grad()
 def test_the_gap_word_by_word(runs, benchmark):
     """Equations 19 and 20 of the paper, with the mean network, one word at a time."""
-    trained = load_language_model(runs / "bbb")
+    trained = TASK.open_run(runs / "bbb")
     network = trained.method.mean(trained.net)
 
     def entropy(words):

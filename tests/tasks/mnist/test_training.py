@@ -122,7 +122,7 @@ def test_what_is_for_text_is_refused(trained, program, tmp_path):
     for arguments in (["generate", run], ["tune-dynamic", run], ["evaluate", run, "--dynamic"]):
         code, _, errors = program(*arguments)
         assert code == 1
-        assert "language model" in errors
+        assert "`bayesrnn train lm`" in errors
     code, _, errors = program("train", "lm", "--config", run / "config.toml", "--out", tmp_path)
     assert code == 1
     assert "train mnist" in errors

@@ -13,8 +13,14 @@ from bayesrnn.runs.load import make_method
 from bayesrnn.runs.options import from_toml
 from bayesrnn.tasks.sentiment.config import resolve_sentiment
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, Reviews, three_classes
-from bayesrnn.tasks.sentiment.metrics import constant_figures, text_figures
-from bayesrnn.tasks.sentiment.rows import reader_figures, reference_lines
+from bayesrnn.tasks.sentiment.evaluate import (
+    RatingRow,
+    SegmentBoundRow,
+    SentimentEvaluation,
+    notes,
+    row_text,
+)
+from bayesrnn.tasks.sentiment.metrics import constant_error, text_metrics
 from bayesrnn.tasks.sentiment.segments import Segments
 from bayesrnn.tasks.sentiment.task import SentimentTask, described_reviews
 from bayesrnn.uncertainty.draws import Draws
@@ -138,11 +144,11 @@ def test_how_what_is_predicted_reads(reviews, target, values, expected):
 def test_what_is_predicted_without_reading_is_learnt_from_the_training_texts():
     labels, of_training = Labels(("a", "b", "c")), torch.tensor([0, 1, 1, 2])
     truths = torch.tensor([0, 0, 0, 1, 2])
-    assert constant_figures(labels, of_training, truths) == {"constant_error": 0.8}
+    assert constant_error(labels, of_training, truths) == 0.8
     tie = torch.tensor([2, 2, 1, 1])
-    assert constant_figures(labels, tie, truths) == {"constant_error": 0.8}, "b, the first"
-    numbers = constant_figures(TARGET, torch.tensor([9.0]), torch.tensor([3.0, 7.0]).double())
-    assert numbers == {"constant_rmse": pytest.approx(math.sqrt(8))}
+    assert constant_error(labels, tie, truths) == 0.8, "b, the first"
+    numbers = constant_error(TARGET, torch.tensor([9.0]), torch.tensor([3.0, 7.0]).double())
+    assert numbers == pytest.approx(math.sqrt(8))
 
 
 def test_what_is_deterministic_in_a_posterior(reviews):
@@ -160,7 +166,6 @@ def test_labels_have_no_noise(reviews):
           (reviews.train, reviews.valid, reviews.test)),
     )  # fmt: skip
     found, _, net = problem(labels, "bbb")
-    assert found.measure == "error"
     assert found.figures(0.7) == {"nll": 0.7}
     assert net(*labels.train.batch(torch.arange(4))[:2]).shape == (4, 3)
     assert set(found.validate()) >= {"error", "nll", "ece", "segment_error", "train_error"}
@@ -184,23 +189,25 @@ def test_validation_is_with_the_mean_weights_on_both_parts(reviews):
     shown = found.validate()
     assert shown == found.validate(), "nothing is drawn"
     draws = Draws(method, net, 0, torch.Generator())
-    seen = text_figures(draws, reviews.train.first_texts(8), TARGET, "own")
-    valid = text_figures(draws, reviews.valid, TARGET, "own")
-    assert shown["train_rmse"] == seen["rmse"]
-    assert (shown["rmse"], shown["nll"]) == (valid["rmse"], valid["nll"])
-    assert "class_error" not in valid
+    seen = text_metrics(draws, reviews.train.first_texts(8), TARGET, "own")
+    valid = text_metrics(draws, reviews.valid, TARGET, "own")
+    assert shown["train_rmse"] == seen.rmse
+    assert (shown["rmse"], shown["nll"]) == (valid.rmse, valid.nll)
+    assert valid.class_error is None
 
 
 def test_the_error_in_three_classes_is_for_pang_and_lees_ratings(reviews):
     _, method, net = problem(reviews)
-    found = text_figures(Draws(method, net, 0, torch.Generator()), reviews.test, TARGET, "scale")
+    found = text_metrics(Draws(method, net, 0, torch.Generator()), reviews.test, TARGET, "scale")
     truths = three_classes(reviews.test.targets)
-    assert found["class_error"] == (truths != 2).double().mean().item(), "all near 3: class 2"
+    assert found.class_error == (truths != 2).double().mean().item(), "all near 3: class 2"
 
 
 def test_how_figures_read():
     numbers = {
         "inference": "mean",
+        "label": "mean weights",
+        "samples": 0,
         "rmse": 0.13579,
         "segment_rmse": 0.15,
         "mae": 0.11,
@@ -210,14 +217,19 @@ def test_how_figures_read():
         "examples": 1001,
         "segments": 2626,
     }
-    text = reader_figures(numbers)
+    text = row_text(RatingRow(**numbers))
     assert text.startswith("rmse 0.1358 (by segment 0.1500), mean absolute error 0.1100, nll -0.5")
     assert "50%: 50.0%, 80%: 75.0%, 90%: 87.5%, 95%: 100.0%; mean width of the 90%" in text
     assert "(1,001 texts, 2,626 segments)" in text
-    assert "error in 3 classes 35.00%" in reader_figures({**numbers, "class_error": 0.35})
-    bound = {"inference": "bound", "nll": 1.5, "kl": 0.25, "segments": 7}
-    assert reader_figures(bound) == "nll <= 1.5000 a segment, 0.2500 of it KL (7 segments)"
-    assert "rmse 0.1817" in reference_lines({"constant_rmse": 0.18171})[1]
-    constant = reference_lines({"constant_error": 0.25})[1]
+    assert "error in 3 classes 35.00%" in row_text(RatingRow(**numbers, class_error=0.35))
+    bound = SegmentBoundRow(
+        inference="bound", label="bound", samples=0, nll=1.5, kl=0.25, segments=7
+    )
+    assert row_text(bound) == "nll <= 1.5000 a segment, 0.2500 of it KL (7 segments)"
+    told = {"task": "sentiment", "method": "plain", "split": "test", "step": 1, "seed": 1}
+    told |= {"data": "own", "rows": (bound,), "asked": bound}
+    rated = SentimentEvaluation(**told, constant_rmse=0.18171, constant_error=None)
+    assert "rmse 0.1817" in notes(rated)[1]
+    labelled = SentimentEvaluation(**told, constant_rmse=None, constant_error=0.25)
+    constant = notes(labelled)[1]
     assert "most frequent label of the training texts for every text: error 25.00%" in constant
-    assert reference_lines({"corpus": "ptb"}) == []

@@ -13,16 +13,18 @@ from bayesrnn.errors import RunError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Bounded
 from bayesrnn.runs.evaluate import evaluate
-from bayesrnn.runs.evaluation import about
+from bayesrnn.runs.evaluation import EvaluationSettings, about
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.studies.bench import bench
 from bayesrnn.studies.reproduce.earlier import read_earlier
 from bayesrnn.studies.reproduce.options import PtbRequest
-from bayesrnn.tasks.lm.dynamic_settings import DynamicOptions, choose_settings, dynamic_row
+from bayesrnn.tasks.lm.dynamic_settings import DynamicOptions, choose_settings
+from bayesrnn.tasks.lm.evaluate import dynamic_row
 from bayesrnn.tasks.lm.prune import as_json as pruning_json
 from bayesrnn.tasks.lm.prune import prune_run
 from bayesrnn.tasks.lm.prune_settings import PruneSettings
-from bayesrnn.tasks.lm.task import TrainedLanguageModel
+from bayesrnn.tasks.lm.task import TASK
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.tasks.lm.uncertainty import UncertaintySettings, uncertainty
 from bayesrnn.tasks.lm.uncertainty import as_json as uncertainty_json
 from bayesrnn.training.run_directory import RunDirectory
@@ -57,7 +59,10 @@ def evaluate_missing(trained: TrainedLanguageModel, request: PtbRequest) -> None
             _evaluate_dynamic(trained, split)
         else:
             samples = 0 if way == "mean" and not isinstance(trained.method, Bounded) else draws
-            evaluate(trained.path, split, samples, seed=_SEED, device=request.device)
+            settings = EvaluationSettings(
+                split=split, samples=samples, seed=_SEED, device=request.device
+            )
+            evaluate(TASK, trained.path, settings)
 
 
 def differing_draws(trained: TrainedLanguageModel, request: PtbRequest) -> int:
@@ -80,7 +85,7 @@ def _ways(trained: TrainedLanguageModel, request: PtbRequest) -> list[str]:
 
 def _is_there(trained: TrainedLanguageModel, split: str, way: str) -> bool:
     """Whether the run has the result, exact, and of the same weights and settings."""
-    found = read_summary(trained.path).results.get(f"{split}-{way}", {})
+    found = read_summary(TASK, trained.path).results.get(f"{split}-{way}", {})
     same = found.get("step") == trained.step and found.get("streams") == 1
     if way == DYNAMIC:
         settings = choose_settings(trained.path, DynamicOptions())
@@ -93,8 +98,9 @@ def _evaluate_dynamic(trained: TrainedLanguageModel, split: str) -> None:
     corpus = trained.corpus()
     text = getattr(corpus, split).to(trained.device)
     row = dynamic_row(trained, corpus, text, choose_settings(trained.path, DynamicOptions()))
-    result = {**about(trained, split, _SEED), "corpus": " ".join(trained.config.corpus), **row}
-    RunDirectory(trained.path).write_result(f"{split}-{row['inference']}", result)
+    said = about(trained, EvaluationSettings(split=split, seed=_SEED))
+    result = {**said, "corpus": " ".join(trained.config.corpus), **row.as_json()}
+    RunDirectory(trained.path).write_result(f"{split}-{row.inference}", result)
 
 
 @dataclass(frozen=True)

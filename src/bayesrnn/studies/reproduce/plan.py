@@ -27,7 +27,8 @@ from bayesrnn.studies.reproduce.runs import (
     train,
     unlike_asked,
 )
-from bayesrnn.tasks.lm.task import TrainedLanguageModel, load_language_model
+from bayesrnn.tasks.lm.task import TASK
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.training.checkpoints import CheckpointStore
 
 #: Words of an epoch, and of the validation and the test text together.
@@ -133,7 +134,7 @@ def _train(request: PtbRequest, state: RunState) -> None:
 
 
 def _load(request: PtbRequest, state: RunState) -> TrainedLanguageModel:
-    return load_language_model(state.path, device=request.device)
+    return TASK.open_run(state.path, device=request.device)
 
 
 def _evaluate(request: PtbRequest, state: RunState) -> None:

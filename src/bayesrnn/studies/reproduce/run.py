@@ -5,7 +5,7 @@ from collections.abc import Sequence
 
 import torch
 
-from bayesrnn.errors import BayesRNNError, RunError
+from bayesrnn.errors import BayesRNNError, Interrupted, RunError
 from bayesrnn.progress import say
 from bayesrnn.studies.reproduce.earlier import read_earlier
 from bayesrnn.studies.reproduce.options import PtbOptions, PtbRequest
@@ -14,7 +14,6 @@ from bayesrnn.studies.reproduce.report import gather, write_report
 from bayesrnn.studies.reproduce.runs import RunState, read_states, starts_anew, unlike_asked
 from bayesrnn.studies.reproduce.tables import results_table
 from bayesrnn.tasks.lm.data import load_corpus
-from bayesrnn.training.process import Interrupted
 
 _WIDTH = 160
 

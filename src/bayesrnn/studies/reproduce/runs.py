@@ -10,12 +10,12 @@ from bayesrnn.methods import METHODS
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.load import make_method
 from bayesrnn.runs.options import from_toml
-from bayesrnn.runs.start import RunArguments
+from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import RunSummary, read_summary
 from bayesrnn.studies.reproduce.earlier import read_earlier
 from bayesrnn.studies.reproduce.options import PtbRequest
 from bayesrnn.tasks.lm.config import LanguageModelConfig
-from bayesrnn.tasks.lm.task import LanguageModelTask, train_language_model
+from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.run_directory import RunDirectory
 
@@ -122,8 +122,7 @@ def _left_there(request: PtbRequest, path: Path) -> RunState | None:
 def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
     """How far the run of a method and a seed is."""
     path = request.out / f"{method}-seed{seed}"
-    task = LanguageModelTask()
-    wanted = task.resolve(request.given(method, seed))
+    wanted = TASK.resolve(request.given(method, seed))
     if path.is_file():
         raise RunError(f"{path} is a file, where a run is to be; move it, or give another --out")
     store = CheckpointStore(path)
@@ -131,7 +130,7 @@ def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
     kept = not has_weights and _is_known(request, path)
     if not has_weights and not kept:
         return not_begun(path, wanted)
-    saved = task.resolve({}, from_toml(RunDirectory(path).read_config(), f"{path}/config.toml"))
+    saved = TASK.resolve({}, from_toml(RunDirectory(path).read_config(), f"{path}/config.toml"))
     for name in ("method", "size", "seed", "corpus", "vocabulary_limit"):
         if getattr(saved, name) != getattr(wanted, name):
             raise RunError(
@@ -166,7 +165,7 @@ def _is_known(request: PtbRequest, path: Path) -> bool:
 
 def _summary(path: Path) -> RunSummary:
     """The run in brief, by the name that it has here: the folder may be a link to another."""
-    return replace(read_summary(path), name=path.name)
+    return replace(read_summary(TASK, path), name=path.name)
 
 
 def _all_epochs(config: LanguageModelConfig) -> int:
@@ -179,7 +178,7 @@ def train(request: PtbRequest, state: RunState) -> None:
     begun = state.saved is not None
     given = request.machine() if begun else request.given(config.method, config.seed)
     # A run that was killed before its first checkpoint is not begun: it starts as it is asked for.
-    train_language_model(RunArguments(out=state.path, resume=begun), given)
+    train_run(TASK, RunArguments(out=state.path, resume=begun), given)
 
 
 def settings_key(config: LanguageModelConfig) -> str:
@@ -201,7 +200,7 @@ def unlike_published(config: LanguageModelConfig) -> tuple[str, ...]:
         return ("not in the paper",)
     size = config.size if config.size in sizes else sizes[0]
     given = {"corpus": ("ptb",), "size": size, "method": config.method}
-    published = _flat(LanguageModelTask().resolve(given))
+    published = _flat(TASK.resolve(given))
     ours = _flat(config)
     if "antithetic" in published:
         published["antithetic"] = False  # the mirrored noise is this program's own

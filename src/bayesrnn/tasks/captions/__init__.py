@@ -1,1 +1,13 @@
 """Captions of images."""
+
+from bayesrnn.runs.command import Command, TaskEntry
+
+ENTRY = TaskEntry(
+    "Train a recurrent network to say what an image shows.",
+    {
+        "caption": Command(
+            "bayesrnn.tasks.captions.commands:caption_photographs",
+            "Say what images show, how sure the run is of each word, and where its draws disagree.",
+        )
+    },
+)

@@ -15,11 +15,8 @@ from torch import Tensor
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.progress import progress_bar
-from bayesrnn.runs.evaluation import Row
 from bayesrnn.tasks.captions.data import CaptionedImages, CaptionWords
-from bayesrnn.tasks.captions.official_scores import official_scores
-from bayesrnn.tasks.captions.rows import scaled
-from bayesrnn.tasks.captions.scores import CIDER_SIGMA, ORDERS, score_captions
+from bayesrnn.tasks.captions.scores import CIDER_SIGMA, ORDERS
 
 
 def consensus_captions(
@@ -180,44 +177,43 @@ def _places(sizes: Tensor, groups: Tensor) -> Tensor:
 NEIGHBOURS: Final = 60
 
 
-def consensus_row(
+@dataclass(frozen=True)
+class Consensus:
+    """The captions of similar training images, and a hash of all that they depend on."""
+
+    neighbours: int
+    captions: list[CaptionWords]
+    made_from: str
+
+    @property
+    def name(self) -> str:
+        """A word for how they were found."""
+        return _name(self.neighbours)
+
+
+def consensus_of(
     run: Path,
     known: CaptionedImages,
     split: str,
     images: CaptionedImages,
-    official: Sequence[str] = (),
     neighbours: int = NEIGHBOURS,
-) -> Row:
-    """The scores of captions of similar training images (`consensus_captions`).
+) -> Consensus:
+    """Captions of similar training images (`consensus_captions`).
 
     They are slow to find and depend on the data alone, so those that an earlier evaluation of the
     run kept are taken, if they were made from the same images and captions.
-
-    official: further scores, METEOR or SPICE (`official_scores`).
     """
-    inference = f"consensus{neighbours}"
     made_from = _fingerprint(known, images)
-    kept = run / "results" / f"{split}-{inference}.json"
+    kept = run / "results" / f"{split}-{_name(neighbours)}.json"
     said = _kept(kept, made_from, images.names)
     if said is None:
         with progress_bar(len(images), " images", "looking at similar images") as bar:
             said = consensus_captions(known, images.features, neighbours, bar.update)
-    scores = {
-        **score_captions(said, images.captions).figures(),
-        **official_scores(official, said, images.captions),
-    }
-    captions = [
-        {"image": name, "consensus": " ".join(words)}
-        for name, words in zip(images.names, said, strict=True)
-    ]
-    return {
-        "inference": inference,
-        "label": f"consensus of {neighbours} nearest images",
-        "samples": 0,
-        "scores": {"consensus": scaled(scores)},
-        "captions": captions,
-        "made_from": made_from,
-    }
+    return Consensus(neighbours, said, made_from)
+
+
+def _name(neighbours: int) -> str:
+    return f"consensus{neighbours}"
 
 
 def _fingerprint(*parts: CaptionedImages) -> str:

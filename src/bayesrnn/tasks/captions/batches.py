@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -12,7 +13,7 @@ from torch import Tensor
 from bayesrnn.data.batches import by_like_length, shuffling
 from bayesrnn.data.vocabulary import EOS, Vocabulary
 from bayesrnn.errors import ConfigError, CorpusError
-from bayesrnn.tasks.captions.data import CaptionedImages
+from bayesrnn.tasks.captions.data import CaptionedImages, Captions
 
 #: Minibatches sorted by length together. Many captions are equally long, so that a minibatch is
 #: another one in every epoch even in blocks as large as these, which have 2 to 3% of padding.
@@ -134,3 +135,12 @@ class CaptionBatches:
 
     def __iter__(self) -> Iterator[CaptionBatch]:
         return (self[number] for number in range(len(self)))
+
+
+def captions_fingerprint(data: Captions) -> str:
+    """A hash of the known words, and of the training captions and features."""
+    digest = hashlib.sha256("\n".join(data.vocabulary.words).encode())
+    encoded = EncodedCaptions.encode(data.train, data.vocabulary)
+    for part in (encoded.words, encoded.images, encoded.features):
+        digest.update(part.numpy().tobytes())
+    return digest.hexdigest()

@@ -30,7 +30,8 @@ from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, caption_search, requi
 from bayesrnn.tasks.captions.image_network import ImageNetwork, load_image_network
 from bayesrnn.tasks.captions.photographs import Preview, image_files, read_photograph
 from bayesrnn.tasks.captions.search import CaptionSearch
-from bayesrnn.tasks.captions.task import TrainedCaptioner, load_captions_run
+from bayesrnn.tasks.captions.task import TASK
+from bayesrnn.tasks.captions.trained import TrainedCaptioner
 from bayesrnn.tasks.captions.words import CaptionWordFigures, each_draw_says, read_captions
 from bayesrnn.uncertainty.draws import Draws
 
@@ -64,7 +65,7 @@ def caption_images(
         raise ConfigError("--image has no files; give one or more, or a folder")
     require_outputs(html, json)
     files = image_files(images)
-    trained = load_captions_run(run, checkpoint, device)
+    trained = TASK.open_run(run, checkpoint, device)
     looking = load_image_network().to(trained.device)
     features, previews = _seen(files, looking, trained.device, with_previews=html is not None)
     found = captioned(trained, files, features, best, samples, beam, seed)

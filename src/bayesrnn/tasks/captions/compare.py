@@ -12,10 +12,8 @@ from bayesrnn.runs.options import from_toml
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.tasks.captions.bootstrap import Difference, paired_bootstrap
 from bayesrnn.tasks.captions.config import resolve_captions
-from bayesrnn.tasks.captions.data import CaptionedImages
-from bayesrnn.tasks.captions.rows import SCALE
-from bayesrnn.tasks.captions.scores import CaptionScores, score_captions
-from bayesrnn.tasks.captions.task import CaptionsTask
+from bayesrnn.tasks.captions.data import CaptionedImages, load_flickr8k
+from bayesrnn.tasks.captions.scores import SCALE, CaptionScores, score_captions
 
 #: The scores that captions are compared by.
 COMPARED = ("BLEU-4", "CIDEr")
@@ -76,7 +74,7 @@ class _Said:
 
 
 def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:
-    """The scores of kept captions; nothing where no run has any.
+    """The scores of captions that runs of captioners kept; nothing where no run has any.
 
     Each line is compared with the first one, image by image, where the data is there.
     """
@@ -89,10 +87,10 @@ def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:
     ]
     if len(said) == 1:
         return caption_table([said[0].line], notes)
-    first = next(summary for summary in summaries if summary.task == CaptionsTask.name)
+    first = summaries[0]
     config = resolve_captions({}, from_toml(first.config_text, f"{first.path}/config.toml"))
     try:
-        images: CaptionedImages = getattr(CaptionsTask().load(config), _SPLIT)
+        images: CaptionedImages = getattr(load_flickr8k(config.data_dir), _SPLIT)
     except CorpusError as error:
         notes.append(f"no differences, because the captions of people are not there: {error}")
         return caption_table([own.line for own in said], notes)
@@ -136,8 +134,6 @@ def _kept(summaries: Sequence[RunSummary]) -> list[_Said]:
     """What each captioner said with its mean and averaged over draws; last, without training."""
     found, untrained = [], {}
     for run, summary in zip(distinct_names(summaries), summaries, strict=True):
-        if summary.task != CaptionsTask.name:
-            continue
         for inference in ("mean", "samples"):
             result = summary.result(_SPLIT, inference)
             if result is not None and "captions" in result:

@@ -1,22 +1,31 @@
 """How well a captioner says what images show."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any, ClassVar
 
 from bayesrnn.data.vocabulary import EOS, UNK
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Bounded
+from bayesrnn.methods.base import Bounded, option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
-from bayesrnn.runs.evaluation import Row, about, inference_rows, likelihood_figures
-from bayesrnn.tasks.captions.baseline import NEIGHBOURS, consensus_row
+from bayesrnn.runs.evaluation import (
+    Evaluation,
+    EvaluationSettings,
+    Inference,
+    Row,
+    about,
+    asked_row,
+    inference_rows,
+    kl_text,
+)
+from bayesrnn.tasks.captions.baseline import NEIGHBOURS, Consensus, consensus_of
 from bayesrnn.tasks.captions.batches import EncodedCaptions
-from bayesrnn.tasks.captions.data import CaptionedImages
+from bayesrnn.tasks.captions.data import FEWEST_TIMES, CaptionedImages
 from bayesrnn.tasks.captions.likelihood import caption_likelihood, caption_minibatches
-from bayesrnn.tasks.captions.official_scores import official_scores, require_official
-from bayesrnn.tasks.captions.rows import CONVENTION, SCALE, scaled
-from bayesrnn.tasks.captions.scores import score_captions
+from bayesrnn.tasks.captions.scores import SCALE, scaled_scores, score_captions
 from bayesrnn.tasks.captions.search import CaptionSearch, SpokenCaption
-from bayesrnn.tasks.captions.task import TrainedCaptioner
+from bayesrnn.tasks.captions.trained import TrainedCaptioner
 from bayesrnn.uncertainty.bound import likelihood_bound
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
 
@@ -25,31 +34,80 @@ DEFAULT_BEAM = 3
 #: Each caption that is pursued has a state for every network, all in memory at once.
 _WIDEST_BEAM = 100
 
+#: What a perplexity of captions is of: without it, no two can be compared.
+CONVENTION = (
+    "perplexity is of captions in lower case without punctuation; words seen fewer than "
+    f"{FEWEST_TIMES} times in the training captions are <unk>, and <eos> is counted"
+)
+
+SCORES_NOTE = (
+    f"scores are times {SCALE}, against all captions that people wrote of an image; CIDEr is "
+    "CIDEr-D, weighed by these captions"
+)
+
+
+@dataclass(frozen=True)
+class CaptionOptions:
+    """What `bayesrnn evaluate` can be asked of captioners alone."""
+
+    beam: int = option(
+        DEFAULT_BEAM,
+        "how many unfinished captions the search pursues (3 is what `compare` shows; up to 100), "
+        "beside a search that always takes the likeliest word",
+    )
+
+    def __post_init__(self) -> None:
+        require_beam(self.beam)
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionRow(Row):
+    """The likelihood of people's captions, and the scores of those that a search found.
+
+    scores: by way of search and name, times `SCALE`.
+    captions: what was said of each image.
+    made_from: of captions that need no training, a hash of all that they depend on.
+    """
+
+    kept_only: ClassVar[tuple[str, ...]] = ("captions", "made_from")
+
+    perplexity: float | None = None
+    nll: float | None = None
+    tokens: int | None = None
+    kl: float | None = None
+    beam: int | None = None
+    scores: Mapping[str, Mapping[str, float]] | None = None
+    captions: list[dict[str, str]] | None = None
+    made_from: str | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class CaptionEvaluation(Evaluation):
+    """The rows of a captioner, and what they are of."""
+
+    data: str
+    convention: str = CONVENTION
+    score_scale: int = SCALE
+
 
 def evaluate_captions(
-    trained: TrainedCaptioner,
-    split: str,
-    samples: int = 0,
-    seed: int = 1,
-    beam: int = DEFAULT_BEAM,
-    official: Sequence[str] = (),
-) -> Row:
+    run: TrainedCaptioner, settings: EvaluationSettings, options: CaptionOptions
+) -> CaptionEvaluation:
     """The rows of a captioner on a split of its own images, with what was said of each image.
-
-    official: further scores of what was said, METEOR or SPICE (`official_scores`).
 
     Below them, but for the images that it learnt from, are captions that need no training.
     """
-    require_official(official)
-    require_beam(beam)
-    searches = {"greedy": caption_search(trained, 1), "beam": caption_search(trained, beam)}
-    data = trained.captions()
-    images: CaptionedImages = getattr(data, split)
-    encoded = EncodedCaptions.encode(images, data.vocabulary).to(trained.device)
+    beam, seed = options.beam, settings.seed
+    searches = {"greedy": caption_search(run, 1), "beam": caption_search(run, beam)}
+    data = run.captions()
+    images: CaptionedImages = getattr(data, settings.split)
+    encoded = EncodedCaptions.encode(images, data.vocabulary).to(run.device)
+    # Kept beside the results of the usual search, which are the ones that can be compared.
+    prefix = "" if beam == DEFAULT_BEAM else f"beam{beam}-"
 
-    def averaged(samples: int) -> Row:
-        draws = Draws(trained.method, trained.net, samples, seeded(seed))
-        networks = networks_to_read(trained.method, trained.net, samples)
+    def averaged(inference: Inference) -> CaptionRow:
+        draws = Draws(run.method, run.net, inference.samples, seeded(seed))
+        networks = networks_to_read(run.method, run.net, inference.samples)
         with progress_bar(networks * len(encoded), " captions", "reading") as bar:
             found = caption_likelihood(draws, encoded, bar.update)
         with progress_bar(len(searches) * len(images), " images", "captioning") as bar:
@@ -59,35 +117,32 @@ def evaluate_captions(
                 drawn = list(draws.networks())
                 found_by = search.captions(drawn, encoded.features, bar.update)
                 said[way] = [captions[0] for captions in found_by]
-        return {
-            **likelihood_figures(found),
-            "beam": beam,
-            **_scored(trained, images, said, official),
-        }
+        return CaptionRow(
+            inference=prefix + inference.inference,
+            label=inference.label,
+            samples=inference.samples,
+            perplexity=found.perplexity,
+            **asdict(found),
+            beam=beam,
+            **_scored(run, images, said),
+        )
 
-    def bounded(method: Bounded) -> Row:
-        minibatches = caption_minibatches(encoded, trained.config.batch_size)
+    def bounded(inference: Inference, method: Bounded) -> CaptionRow:
+        minibatches = caption_minibatches(encoded, run.config.batch_size)
         words = int(encoded.lengths.sum())
         with progress_bar(words, " words", "bounding") as bar:
-            found = likelihood_bound(method, trained.net, minibatches, seeded(seed), bar.update)
-        return likelihood_figures(found)
+            found = likelihood_bound(method, run.net, minibatches, seeded(seed), bar.update)
+        return CaptionRow(**inference._asdict(), perplexity=found.perplexity, **asdict(found))
 
-    rows = inference_rows(trained, samples, averaged, bounded)
-    if beam != DEFAULT_BEAM:
-        # Kept beside the results of the usual search, which are the ones that can be compared.
-        for row in rows:
-            if "beam" in row:
-                row["inference"] = f"beam{beam}-{row['inference']}"
-    if split != "train":
+    rows = inference_rows(run, settings.samples, averaged, bounded)
+    asked = asked_row(rows, settings.samples)
+    if settings.split != "train":
         neighbours = min(NEIGHBOURS, len(data.train))
-        rows.append(consensus_row(trained.path, data.train, split, images, official, neighbours))
-    return {
-        **about(trained, split, seed),
-        "data": trained.config.data,
-        "convention": CONVENTION,
-        "score_scale": SCALE,
-        "rows": rows,
-    }
+        consensus = consensus_of(run.path, data.train, settings.split, images, neighbours)
+        rows.append(consensus_row(consensus, images))
+    return CaptionEvaluation(
+        **about(run, settings), data=run.config.data, rows=tuple(rows), asked=asked
+    )
 
 
 def require_beam(beam: int, name: str = "--beam") -> None:
@@ -96,20 +151,17 @@ def require_beam(beam: int, name: str = "--beam") -> None:
         raise ConfigError(f"{name} is {beam}; it has to be from 1 to {_WIDEST_BEAM}")
 
 
-def caption_search(trained: TrainedCaptioner, beam: int) -> CaptionSearch:
+def caption_search(run: TrainedCaptioner, beam: int) -> CaptionSearch:
     """The search for captions in the words of a run, of which `<unk>` is none to say."""
-    vocabulary = trained.vocabulary
+    vocabulary = run.vocabulary
     return CaptionSearch(vocabulary.index(EOS), (vocabulary.index(UNK),), beam)
 
 
 def _scored(
-    trained: TrainedCaptioner,
-    images: CaptionedImages,
-    said: dict[str, list[SpokenCaption]],
-    official: Sequence[str],
-) -> Row:
+    run: TrainedCaptioner, images: CaptionedImages, said: dict[str, list[SpokenCaption]]
+) -> dict[str, Any]:
     """The scores of each way of search, and the captions of each image as texts."""
-    vocabulary = trained.vocabulary
+    vocabulary = run.vocabulary
     words = {
         way: [vocabulary.decode(caption.words) for caption in captions]
         for way, captions in said.items()
@@ -119,12 +171,42 @@ def _scored(
         for number, name in enumerate(images.names)
     ]
     scores = {
-        way: scaled(
-            {
-                **score_captions(own, images.captions).figures(),
-                **official_scores(official, own, images.captions),
-            }
-        )
-        for way, own in words.items()
+        way: scaled_scores(score_captions(own, images.captions)) for way, own in words.items()
     }
     return {"scores": scores, "captions": captions}
+
+
+def consensus_row(found: Consensus, images: CaptionedImages) -> CaptionRow:
+    """The scores of captions that need no training."""
+    scores = scaled_scores(score_captions(found.captions, images.captions))
+    return CaptionRow(
+        inference=found.name,
+        label=f"consensus of {found.neighbours} nearest images",
+        samples=0,
+        scores={"consensus": scores},
+        captions=[
+            {"image": name, "consensus": " ".join(words)}
+            for name, words in zip(images.names, found.captions, strict=True)
+        ],
+        made_from=found.made_from,
+    )
+
+
+def row_text(row: CaptionRow) -> str:
+    """The likelihood of a row as text; nothing where there are scores alone."""
+    if row.nll is None:
+        return ""
+    at_most = "<= " if row.inference == "bound" else ""
+    return (
+        f"perplexity {at_most}{row.perplexity:.2f} ({at_most}{row.nll:.4f} nats a word"
+        f"{kl_text(row.kl)}, {row.tokens:,} words)"
+    )
+
+
+def score_lines(row: CaptionRow) -> list[str]:
+    """The scores of each way to find captions, a line for each; none in other rows."""
+    ways = {"greedy": "greedy: ", "beam": f"beam {row.beam}: "}
+    return [
+        ways.get(way, "") + ", ".join(f"{name} {value:.1f}" for name, value in own.items())
+        for way, own in (row.scores or {}).items()
+    ]

@@ -230,3 +230,12 @@ def _require_captions(candidates: Sequence[Words], references: Sequence[Sequence
             raise ConfigError(
                 f"a caption of image {number} is a text; cut it into words, as caption_words does"
             )
+
+
+#: Scores are kept and shown times this, as the field does.
+SCALE = 100
+
+
+def scaled_scores(scores: CaptionScores) -> dict[str, float]:
+    """The scores of a whole set as they are kept and shown."""
+    return {name: SCALE * value for name, value in scores.figures().items()}

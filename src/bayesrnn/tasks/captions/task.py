@@ -3,11 +3,9 @@
 It is the second experiment of Fortunato et al. (2017), on features that an image network made.
 """
 
-import hashlib
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,20 +13,37 @@ import torch
 from torch import nn
 
 from bayesrnn.core.init import relative
-from bayesrnn.data.vocabulary import VOCABULARY_FILE, Vocabulary, read_vocabulary, vocabulary_text
-from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
-from bayesrnn.runs.load import load_network, task_name
-from bayesrnn.runs.start import RunArguments, train_run
-from bayesrnn.runs.task import Task, TrainedRun
-from bayesrnn.tasks.captions.batches import CaptionBatch, CaptionBatches, EncodedCaptions
+from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.runs.load import load_run
+from bayesrnn.runs.summary import RunSummary
+from bayesrnn.runs.task import PERPLEXITY, Measure, OwnComparison, Task
+from bayesrnn.tasks.captions import ENTRY
+from bayesrnn.tasks.captions.batches import (
+    CaptionBatch,
+    CaptionBatches,
+    EncodedCaptions,
+    captions_fingerprint,
+)
+from bayesrnn.tasks.captions.compare import compare_captions
 from bayesrnn.tasks.captions.config import CaptionsConfig, resolve_captions
 from bayesrnn.tasks.captions.data import Captions, load_flickr8k
+from bayesrnn.tasks.captions.evaluate import (
+    SCORES_NOTE,
+    CaptionEvaluation,
+    CaptionOptions,
+    CaptionRow,
+    evaluate_captions,
+    row_text,
+    score_lines,
+)
 from bayesrnn.tasks.captions.features import FEATURE_WIDTH
 from bayesrnn.tasks.captions.likelihood import caption_likelihood, caption_nll
 from bayesrnn.tasks.captions.model import Captioner
+from bayesrnn.tasks.captions.trained import TrainedCaptioner
 from bayesrnn.uncertainty.draws import Draws
 
 
@@ -36,6 +51,14 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
     """Learn to say what people say of images."""
 
     name: ClassVar[str] = CaptionsConfig.task
+    summary: ClassVar[str] = ENTRY.summary
+    example: ClassVar[str] = "bayesrnn train captions --data flickr8k --method bbb"
+    config_type: ClassVar[type[CaptionsConfig]] = CaptionsConfig
+    unit: ClassVar[str] = "caption"
+    data_key: ClassVar[str] = "data"
+    file_names: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE,)
+    problem_file: ClassVar[str | None] = VOCABULARY_FILE
+    evaluate_options: ClassVar[type] = CaptionOptions
 
     def resolve(
         self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
@@ -53,15 +76,16 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
 
     def fingerprint(self, data: Captions) -> str:
         """A hash of the known words, and of the training captions and features."""
-        digest = hashlib.sha256("\n".join(data.vocabulary.words).encode())
-        encoded = EncodedCaptions.encode(data.train, data.vocabulary)
-        for part in (encoded.words, encoded.images, encoded.features):
-            digest.update(part.numpy().tobytes())
-        return digest.hexdigest()
+        return captions_fingerprint(data)
 
     def files(self, data: Captions) -> dict[str, str]:
         """The words, in the order of their numbers."""
         return {VOCABULARY_FILE: vocabulary_text(data.vocabulary)}
+
+    def measure(self, read: Callable[[str], str]) -> Measure:
+        """The perplexity of a word."""
+        del read
+        return PERPLEXITY
 
     def build(
         self,
@@ -102,7 +126,7 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
         method: Method[Any],
         net: nn.Module,
         device: torch.device,
-    ) -> "WhichCaption":
+    ) -> "CaptionProblem":
         """Predict the words of the training captions; says what they are."""
         train = EncodedCaptions.encode(data.train, data.vocabulary)
         valid = EncodedCaptions.encode(data.valid, data.vocabulary)
@@ -110,13 +134,43 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
             f"{data.name}: {len(data.train):,} images with {len(train):,} captions to learn from, "
             f"{len(data.vocabulary):,} words known"
         )
-        return WhichCaption(
+        return CaptionProblem(
             train.to(device), valid.to(device), config.batch_size, config.seed, method, net
         )
 
+    def open_run(
+        self, path: Path, checkpoint: str = "best", device: str = "auto"
+    ) -> TrainedCaptioner:
+        """A trained captioner."""
+        return load_run(self, path, checkpoint, device, TrainedCaptioner)
+
+    def evaluate(
+        self, path: Path, settings: EvaluationSettings, options: CaptionOptions
+    ) -> CaptionEvaluation:
+        """Perplexity and scores of captions on a split of the run's own images."""
+        run = self.open_run(path, settings.checkpoint, settings.device)
+        return evaluate_captions(run, settings, options)
+
+    def line(self, row: CaptionRow) -> str:
+        """The likelihood of a row; captions found without one have none."""
+        return row_text(row)
+
+    def details(self, row: CaptionRow) -> list[str]:
+        """The scores of each way to find captions."""
+        return score_lines(row)
+
+    def notes(self, evaluation: CaptionEvaluation) -> list[str]:
+        """What perplexity and scores are of."""
+        return [evaluation.convention, SCORES_NOTE]
+
+    def compare(self, summaries: Sequence[RunSummary]) -> OwnComparison | None:
+        """The captions that evaluations kept, side by side."""
+        table = compare_captions([s for s in summaries if s.task is self])
+        return None if table is None else OwnComparison("What was said of images", table)
+
 
 @dataclass(frozen=True)
-class WhichCaption:
+class CaptionProblem:
     """What the training loop knows of a captioner."""
 
     train: EncodedCaptions
@@ -125,9 +179,6 @@ class WhichCaption:
     seed: int
     method: Method[Any]
     net: nn.Module
-
-    unit: ClassVar[str] = "caption"
-    measure: ClassVar[str] = "perplexity"
 
     def minibatches(self, epoch: int) -> CaptionBatches:
         """The training captions in another order in every epoch."""
@@ -153,42 +204,4 @@ class WhichCaption:
         return {"perplexity": found.perplexity, "nll": found.nll}
 
 
-def train_captions(arguments: RunArguments, given: Mapping[str, Any]) -> Path:
-    """Train a captioner, or continue to; gives the folder of the run."""
-    return train_run(CaptionsTask(), arguments, given)
-
-
-@dataclass(frozen=True)
-class TrainedCaptioner(TrainedRun[CaptionsConfig]):
-    """A trained captioner, ready to speak."""
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The words that it knows."""
-        return read_vocabulary(self.files)
-
-    def captions(self) -> Captions:
-        """The images that the run learnt from, with the same words, captions and features."""
-        task = CaptionsTask()
-        captions = task.load(self.config)
-        if task.fingerprint(captions) != self.fingerprint:
-            raise RunError(
-                f"the captions or features of {self.config.data} are not those that {self.path} "
-                "was trained on; give back the same data"
-            )
-        return captions
-
-
-def load_captions_run(
-    path: Path, checkpoint: str = "best", device: str = "auto"
-) -> TrainedCaptioner:
-    """Load a trained captioner from the folder of its run."""
-    task = CaptionsTask()
-    advice = f"give a run of `bayesrnn train {task.name}`"
-    if path.is_file():
-        raise ConfigError(f"{path} is a file; {advice}")
-    if task_name(path) != task.name:
-        raise ConfigError(f"{path} is a run of `bayesrnn train {task_name(path)}`; {advice}")
-    return TrainedCaptioner(
-        **vars(load_network(task, path, checkpoint, device, (VOCABULARY_FILE,)))
-    )
+TASK = CaptionsTask()

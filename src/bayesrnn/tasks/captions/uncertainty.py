@@ -13,26 +13,26 @@ from bayesrnn.methods.base import Network
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
-from bayesrnn.runs.load import task_name
+from bayesrnn.runs.load import read_config
 from bayesrnn.runs.output import require_outputs, write_json, write_text
 from bayesrnn.runs.summary import RunSummary, read_summary
+from bayesrnn.runs.uncertainty import require_common
 from bayesrnn.tasks.captions.data import COCO, CaptionedImages, CaptionWords, has_coco, load_coco
 from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, caption_search
-from bayesrnn.tasks.captions.rows import SCALE
-from bayesrnn.tasks.captions.scores import score_captions
+from bayesrnn.tasks.captions.scores import SCALE, score_captions
 from bayesrnn.tasks.captions.selective import (
     CaptionLevel,
     CaptionUncertainty,
     UnknownImages,
     caption_doubts,
 )
-from bayesrnn.tasks.captions.task import CaptionsTask, TrainedCaptioner, load_captions_run
+from bayesrnn.tasks.captions.task import TASK
+from bayesrnn.tasks.captions.trained import TrainedCaptioner
 from bayesrnn.tasks.captions.uncertainty_report import (
     caption_uncertainty_page,
     caption_uncertainty_text,
 )
 from bayesrnn.tasks.captions.words import read_captions
-from bayesrnn.tasks.lm.uncertainty import require_common
 from bayesrnn.uncertainty.detection import Detection, detection
 from bayesrnn.uncertainty.draws import Draws
 
@@ -58,13 +58,17 @@ class CaptionDoubtSettings:
             raise ConfigError(f"--coco is {self.coco}; it has to be 0 (none) or more")
 
 
+def _is_captioner(run: Path) -> bool:
+    return not run.is_file() and read_config(run).get("task") == TASK.name
+
+
 def are_captioners(runs: Sequence[Path]) -> bool:
     """Whether the runs are captioners; all have to be, or none."""
-    theirs = [run for run in runs if not run.is_file() and task_name(run) == CaptionsTask.name]
+    theirs = [run for run in runs if _is_captioner(run)]
     others = [run for run in runs if run not in theirs]
     if theirs and others:
         raise ConfigError(
-            f"{theirs[0]} is a run of `bayesrnn train {CaptionsTask.name}` and {others[0]} is not; "
+            f"{theirs[0]} is a run of `bayesrnn train {TASK.name}` and {others[0]} is not; "
             "images and texts have different figures, so give runs of one kind at a time"
         )
     return bool(theirs)
@@ -96,9 +100,9 @@ def caption_uncertainty(
 ) -> list[CaptionUncertainty]:
     """The figures of each run, on the images of its own data and on those of COCO."""
     seeded(settings.seed)  # refuses one that is out of range
-    summaries = [read_summary(run) for run in runs]
+    summaries = [read_summary(TASK, run) for run in runs]
     # All are loaded before the long work begins, so that a mistake is told at once.
-    trained = [load_captions_run(run, checkpoint, device) for run in runs]
+    trained = [TASK.open_run(run, checkpoint, device) for run in runs]
     images = [getattr(one.captions(), settings.split) for one in trained]
     folders = dict.fromkeys(one.config.data_dir for one in trained)
     unknown = {folder: _unknown_features(folder, settings) for folder in folders}

@@ -1,1 +1,27 @@
 """Language models."""
+
+from bayesrnn.runs.command import Command, TaskEntry
+
+_COMMANDS = "bayesrnn.tasks.lm.commands"
+
+ENTRY = TaskEntry(
+    "Train a language model, word by word.",
+    {
+        "tune-dynamic": Command(
+            f"{_COMMANDS}:tune_dynamic_evaluation",
+            "Find settings for `evaluate --dynamic` on the validation text, and keep them in the "
+            "run.",
+        ),
+        "generate": Command(f"{_COMMANDS}:generate_text", "Write on where a prompt ends."),
+        "inspect": Command(
+            f"{_COMMANDS}:inspect_run",
+            "Show how probable each word of a text was, how sure the run was, and what may come "
+            "next.",
+        ),
+        "prune": Command(
+            f"{_COMMANDS}:prune_weights",
+            "Find out how many weights a language model can lose: perplexity against the share "
+            "dropped.",
+        ),
+    },
+)

@@ -16,11 +16,12 @@ from bayesrnn.runs.arguments import (
     Segment,
 )
 from bayesrnn.runs.options import name_list
-from bayesrnn.tasks.lm.dynamic_settings import DynamicRule, tune_dynamic
+from bayesrnn.tasks.lm.dynamic_settings import DynamicRule
 from bayesrnn.tasks.lm.generate import generate
 from bayesrnn.tasks.lm.inspect import inspect_text
 from bayesrnn.tasks.lm.prune import prune_report
 from bayesrnn.tasks.lm.prune_settings import PruneSettings, fraction_list
+from bayesrnn.tasks.lm.tune_dynamic import tune_dynamic
 
 
 def tune_dynamic_evaluation(

@@ -1,8 +1,6 @@
-"""Dynamic evaluation of a run: its settings, how they are tuned, and the row that it gives."""
+"""Dynamic evaluation of a run: its settings, and the likelihood that they give."""
 
 import json
-import math
-from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -11,9 +9,8 @@ from typing import Final, Literal, get_args
 from torch import Tensor
 
 from bayesrnn.data.batches import TrainingBatches
-from bayesrnn.errors import ConfigError, RunError, TrainingDivergedError
-from bayesrnn.progress import progress_bar, say
-from bayesrnn.runs.evaluation import Row, likelihood_figures
+from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.progress import progress_bar
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.dynamic import (
     GradientDescent,
@@ -21,8 +18,7 @@ from bayesrnn.tasks.lm.dynamic import (
     dynamic_log_probs,
     gradient_statistics,
 )
-from bayesrnn.tasks.lm.likelihood import target_log_probs
-from bayesrnn.tasks.lm.task import TrainedLanguageModel, load_language_model
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.training.run_directory import RunDirectory
 from bayesrnn.uncertainty.likelihood import Likelihood
 
@@ -30,13 +26,10 @@ DynamicRule = Literal["sgd", "rms"]
 RULES: Final[tuple[str, ...]] = get_args(DynamicRule)
 
 #: The file of a run's folder that keeps what tuning found.
-_FILE = "dynamic.json"
+TUNED_FILE = "dynamic.json"
 
 #: Minibatches of training text behind the statistics of rms, and their sequences side by side.
 _STATISTICS_MINIBATCHES, _STATISTICS_SEQUENCES = 500, 20
-
-#: Tuning moves a setting by these factors in turn, each as long as that gains so many nats a word.
-_TUNING_FACTORS, _WORTH_WHILE = (8.0, 2.0), 1e-4
 
 
 @dataclass(frozen=True)
@@ -81,7 +74,7 @@ class DynamicSettings:
 
 
 #: The paper's for sgd; for rms near those of Krause et al. (2018).
-_DEFAULTS = {
+DEFAULTS = {
     "sgd": DynamicSettings("sgd", lr=0.1, decay=0.0, segment=5),
     "rms": DynamicSettings("rms", lr=1e-4, decay=1e-3, segment=5),
 }
@@ -92,76 +85,11 @@ def choose_settings(path: Path, options: DynamicOptions) -> DynamicSettings:
     given = {n: v for n, v in vars(options).items() if n != "rule" and v is not None}
     if options.rule == "sgd" and "decay" in given:
         raise ConfigError("--dynamic-decay belongs to --dynamic rms; leave it out, or use rms")
-    base = _tuned(path).get(options.rule, _DEFAULTS[options.rule])
+    base = tuned_settings(path).get(options.rule, DEFAULTS[options.rule])
     return replace(base, **given, source="given") if given else base
 
 
-def dynamic_row(
-    trained: TrainedLanguageModel, corpus: Corpus, text: Tensor, settings: DynamicSettings
-) -> Row:
-    """The row of dynamic evaluation, from the mean weights."""
-    found = _Scorer(trained, corpus, text)(settings)
-    return {
-        "inference": f"dynamic-{settings.rule}",
-        "label": f"dynamic {settings} ({settings.source})",
-        "samples": 0,
-        **likelihood_figures(found),
-        "streams": 1,
-        "dynamic": settings.numbers(),
-    }
-
-
-def tune_dynamic(
-    run: Path,
-    rule: str = "sgd",
-    segment: int | None = None,
-    words: int = 20_000,
-    checkpoint: str = "best",
-    device: str = "auto",
-) -> str:
-    """Find settings on the validation text and keep them in the run; gives them as a line."""
-    start = _DEFAULTS[rule]
-    if segment is not None:
-        start = replace(start, segment=segment)
-    if words < 10 * start.segment:
-        raise ConfigError(
-            f"--words is {words}; for segments of {start.segment} it has to be "
-            f"{10 * start.segment} or more"
-        )
-    if run.is_file():
-        raise ConfigError(f"{run} is a file, which keeps no settings; give the folder of a run")
-    trained = load_language_model(run, checkpoint, device)
-    corpus = trained.corpus()
-    text = corpus.valid[: words + 1].to(trained.device)
-    score = _Scorer(trained, corpus, text)
-    network = trained.method.mean(trained.net)
-    static = Likelihood(-target_log_probs(network, text).double().mean().item(), len(text) - 1)
-
-    def nll(settings: DynamicSettings) -> float:
-        try:
-            found = score(settings)
-        except TrainingDivergedError:
-            found = Likelihood(math.inf, len(text) - 1)
-        say(f"{settings}: perplexity {found.perplexity:.2f}")
-        return found.nll
-
-    best, lowest = _climb(nll, start, ("lr",) if rule == "sgd" else ("lr", "decay"))
-    where = f"the first {len(text) - 1:,} words of valid"
-    if not lowest < static.nll:
-        return (
-            f"no setting that was tried is better on {where} than perplexity "
-            f"{static.perplexity:.2f} without dynamic evaluation; nothing is kept"
-        )
-    kept = {name: settings.numbers() for name, settings in _tuned(run).items()}
-    kept[rule] = best.numbers()
-    RunDirectory(run).write_text(_FILE, json.dumps(kept, indent=2) + "\n")
-    return (
-        f"best on {where}: {best}: perplexity {Likelihood(lowest, 1).perplexity:.2f}, without "
-        f"{static.perplexity:.2f}; `bayesrnn evaluate {run} --dynamic {rule}` will use it"
-    )
-
-
-class _Scorer:
+class DynamicScorer:
     """The likelihood of a text under dynamic evaluation with given settings."""
 
     def __init__(self, trained: TrainedLanguageModel, corpus: Corpus, text: Tensor) -> None:
@@ -171,6 +99,7 @@ class _Scorer:
         self.statistics: dict[int, dict[str, Tensor]] = {}
 
     def __call__(self, settings: DynamicSettings) -> Likelihood:
+        """Read the text, learning from it."""
         rule: GradientDescent | RootMeanSquare = GradientDescent(settings.lr)
         if settings.rule == "rms":
             statistics = self._statistics(settings.segment)
@@ -196,31 +125,12 @@ class _Scorer:
         return self.statistics[segment]
 
 
-def _climb(
-    score: Callable[[DynamicSettings], float], start: DynamicSettings, names: Iterable[str]
-) -> tuple[DynamicSettings, float]:
-    """The lowest score found by moving one setting after the other, in large steps, then small."""
-    best, lowest = start, score(start)
-    for name in names:
-        for factor in _TUNING_FACTORS:
-            for move in (factor, 1 / factor):
-                before = best
-                while name != "decay" or best.decay * move <= 1:
-                    tried = replace(best, **{name: getattr(best, name) * move})
-                    if not (found := score(tried)) < lowest - _WORTH_WHILE:
-                        break
-                    best, lowest = tried, found
-                if best is not before:
-                    break  # downhill in this direction, so uphill in the other
-    return best, lowest
-
-
-def _tuned(path: Path) -> dict[str, DynamicSettings]:
+def tuned_settings(path: Path) -> dict[str, DynamicSettings]:
     """What tuning found, by rule."""
-    if not (path / _FILE).exists():
+    if not (path / TUNED_FILE).exists():
         return {}
     try:
-        found = json.loads(RunDirectory(path).read_text(_FILE))
+        found = json.loads(RunDirectory(path).read_text(TUNED_FILE))
         return {
             rule: DynamicSettings(
                 rule, kept["lr"], kept["decay"], kept["segment"], "tuned on valid"
@@ -229,5 +139,5 @@ def _tuned(path: Path) -> dict[str, DynamicSettings]:
         }
     except (ValueError, AttributeError, KeyError, TypeError, ConfigError):
         raise RunError(
-            f"{path / _FILE} is damaged; remove it, or run `bayesrnn tune-dynamic` again"
+            f"{path / TUNED_FILE} is damaged; remove it, or run `bayesrnn tune-dynamic` again"
         ) from None

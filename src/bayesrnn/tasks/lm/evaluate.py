@@ -1,53 +1,165 @@
 """How probable a language model finds a text."""
 
-from bayesrnn.methods.base import Bounded
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from torch import Tensor
+
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import Bounded, option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
-from bayesrnn.runs.evaluation import Row, about, inference_rows, likelihood_figures
-from bayesrnn.tasks.lm.dynamic_settings import DynamicOptions, choose_settings, dynamic_row
+from bayesrnn.runs.evaluation import (
+    Evaluation,
+    EvaluationSettings,
+    Inference,
+    Row,
+    about,
+    asked_row,
+    inference_rows,
+    kl_text,
+)
+from bayesrnn.tasks.lm.data import Corpus
+from bayesrnn.tasks.lm.dynamic_settings import (
+    RULES,
+    DynamicOptions,
+    DynamicScorer,
+    DynamicSettings,
+    choose_settings,
+)
 from bayesrnn.tasks.lm.likelihood import likelihood, text_minibatches
-from bayesrnn.tasks.lm.task import TrainedLanguageModel
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.uncertainty.bound import likelihood_bound
 from bayesrnn.uncertainty.draws import networks_to_read
+from bayesrnn.uncertainty.likelihood import Likelihood
+
+
+@dataclass(frozen=True)
+class TextOptions:
+    """What `bayesrnn evaluate` can be asked of language models alone."""
+
+    streams: int = option(1, "parts of the text read side by side; 1 is exact, more are faster")
+    unroll: int = option(100, "words per step; does not change the result")
+    dynamic: str | None = option(
+        None,
+        "dynamic evaluation: go on learning from the text while reading it, on a copy of the mean "
+        "weights; --dynamic alone means sgd, rms adds a pull back to the trained weights",
+        RULES,
+    )
+    dynamic_lr: float | None = option(
+        None, "its learning rate (default: as tuned, else 0.1, for rms 0.0001)"
+    )
+    dynamic_decay: float | None = option(None, "rms: the pull back (default: as tuned, else 0.001)")
+    dynamic_segment: int | None = option(
+        None, "dynamic evaluation: words between updates (default: as tuned, else 5)"
+    )
+
+    def __post_init__(self) -> None:
+        details = (self.dynamic_lr, self.dynamic_decay, self.dynamic_segment)
+        if self.dynamic is None and details != (None, None, None):
+            raise ConfigError("--dynamic-lr, -decay and -segment belong to --dynamic; add it")
+
+    def dynamic_options(self) -> DynamicOptions:
+        """What was asked of dynamic evaluation."""
+        return DynamicOptions(
+            rule=self.dynamic or RULES[0],
+            lr=self.dynamic_lr,
+            decay=self.dynamic_decay,
+            segment=self.dynamic_segment,
+        )
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextRow(Row):
+    """The likelihood of a text: nats a word, over `tokens` predictions.
+
+    streams: parts of the text that were read side by side.
+    kl: of the nll, what a bound pays for networks that have seen the targets.
+    unroll: words of a minibatch, where the result depends on it.
+    dynamic: the settings of dynamic evaluation.
+    """
+
+    perplexity: float
+    nll: float
+    tokens: int
+    streams: int
+    kl: float | None = None
+    unroll: int | None = None
+    dynamic: dict[str, float] | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class TextEvaluation(Evaluation):
+    """The rows of a language model."""
+
+    corpus: str
 
 
 def evaluate_text(
-    trained: TrainedLanguageModel,
-    split: str,
-    samples: int = 0,
-    streams: int = 1,
-    unroll: int = 100,
-    seed: int = 1,
-    dynamic: DynamicOptions | None = None,
-) -> Row:
+    run: TrainedLanguageModel, settings: EvaluationSettings, options: TextOptions
+) -> TextEvaluation:
     """The rows of a language model on a split of its own corpus."""
     # First of all, so that a mistake in the settings is told before the long work.
-    settings = None if dynamic is None else choose_settings(trained.path, dynamic)
-    corpus = trained.corpus()
-    text = getattr(corpus, split).to(trained.device)
+    dynamic = choose_settings(run.path, options.dynamic_options()) if options.dynamic else None
+    corpus, streams = run.corpus(), options.streams
+    text = getattr(corpus, settings.split).to(run.device)
 
-    def averaged(draws: int) -> Row:
-        generator = seeded(seed)
-        networks = networks_to_read(trained.method, trained.net, draws)
+    def averaged(inference: Inference) -> TextRow:
+        networks = networks_to_read(run.method, run.net, inference.samples)
         with progress_bar(networks * (len(text) - 1), " words", "evaluating") as bar:
             found = likelihood(
-                *(trained.method, trained.net, text, draws, generator, streams, unroll),
-                bar.update,
+                run.method,
+                run.net,
+                text,
+                samples=inference.samples,
+                generator=seeded(settings.seed),
+                streams=streams,
+                unroll=options.unroll,
+                advance=bar.update,
             )
-        return {**likelihood_figures(found), "streams": streams}
+        return _row(inference, found, streams=streams)
 
-    def bounded(method: Bounded) -> Row:
+    def bounded(inference: Inference, method: Bounded) -> TextRow:
         # Over minibatches as long as in training: the bound depends on it, unlike the rest.
-        steps = trained.config.unroll
-        generator = seeded(seed)
+        steps = run.config.unroll
+        minibatches = text_minibatches(text, streams, steps)
         with progress_bar(len(text) - 1, " words", "bounding") as bar:
             found = likelihood_bound(
-                *(method, trained.net, text_minibatches(text, streams, steps), generator),
-                bar.update,
+                method, run.net, minibatches, seeded(settings.seed), bar.update
             )
-        return {**likelihood_figures(found), "streams": streams, "unroll": steps}
+        return _row(inference, found, streams=streams, unroll=steps)
 
-    rows = inference_rows(trained, samples, averaged, bounded)
-    if settings is not None:
-        rows.append(dynamic_row(trained, corpus, text, settings))
-    return {**about(trained, split, seed), "corpus": " ".join(trained.config.corpus), "rows": rows}
+    rows = inference_rows(run, settings.samples, averaged, bounded)
+    asked = asked_row(rows, settings.samples)
+    if dynamic is not None:
+        asked = dynamic_row(run, corpus, text, dynamic)
+        rows.append(asked)
+    return TextEvaluation(
+        **about(run, settings),
+        corpus=" ".join(run.config.corpus),
+        rows=tuple(rows),
+        asked=asked,
+    )
+
+
+def dynamic_row(
+    run: TrainedLanguageModel, corpus: Corpus, text: Tensor, settings: DynamicSettings
+) -> TextRow:
+    """The row of dynamic evaluation, from the mean weights."""
+    label = f"dynamic {settings} ({settings.source})"
+    inference = Inference(f"dynamic-{settings.rule}", label, 0)
+    found = DynamicScorer(run, corpus, text)(settings)
+    return _row(inference, found, streams=1, dynamic=settings.numbers())
+
+
+def _row(inference: Inference, found: Likelihood, **others: Any) -> TextRow:
+    return TextRow(**inference._asdict(), perplexity=found.perplexity, **asdict(found), **others)
+
+
+def row_text(row: TextRow) -> str:
+    """A row as text."""
+    at_most = "<= " if row.inference == "bound" else ""
+    return (
+        f"perplexity {at_most}{row.perplexity:.2f} ({at_most}{row.nll:.4f} nats a word"
+        f"{kl_text(row.kl)}, {row.tokens:,} words)"
+    )

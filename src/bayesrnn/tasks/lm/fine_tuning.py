@@ -10,7 +10,7 @@ from torch.nn import functional as F
 from bayesrnn.data.batches import TrainingBatches
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams
-from bayesrnn.tasks.lm.task import TrainedLanguageModel
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 
 Module = TypeVar("Module", bound=nn.Module)
 

@@ -9,7 +9,8 @@ from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
 from bayesrnn.errors import ConfigError
 from bayesrnn.progress import say
 from bayesrnn.random import seeded
-from bayesrnn.tasks.lm.task import TrainedLanguageModel, load_language_model
+from bayesrnn.tasks.lm.task import TASK
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 
 
 def generate(
@@ -23,7 +24,7 @@ def generate(
     device: str = "auto",
 ) -> str:
     """A continuation of `prompt`, as text."""
-    trained = load_language_model(run, checkpoint, device, for_inference=True)
+    trained = TASK.open_run(run, checkpoint, device, for_inference=True)
     trained.note_one_network("generate")
     tokens = prompt_tokens(prompt, trained.vocabulary)
     unknown = [token for token in tokens if token not in trained.vocabulary]

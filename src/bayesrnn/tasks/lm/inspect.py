@@ -26,7 +26,8 @@ from bayesrnn.tasks.lm.inspect_report import (
     inspection_text,
 )
 from bayesrnn.tasks.lm.reading import readings
-from bayesrnn.tasks.lm.task import TrainedLanguageModel, load_language_model
+from bayesrnn.tasks.lm.task import TASK
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.uncertainty.average import AverageProbabilities, RunningMoments
 from bayesrnn.uncertainty.draws import Draws
 
@@ -189,7 +190,7 @@ def inspect_text(
         given = "neither" if text is None else "both"
         raise ConfigError(f'{given} of --text and --file were given; give one: --text "..."')
     require_outputs(html, json)
-    trained = load_language_model(run, checkpoint, device, for_inference=True)
+    trained = TASK.open_run(run, checkpoint, device, for_inference=True)
     tokens = _tokens(trained, text, file)
     found = inspected(trained, tokens, samples, top, seed)
     if html is not None:

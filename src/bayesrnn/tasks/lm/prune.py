@@ -31,7 +31,8 @@ from bayesrnn.tasks.lm.prune_report import (
     pruning_text,
 )
 from bayesrnn.tasks.lm.prune_settings import PruneSettings
-from bayesrnn.tasks.lm.task import HINTS, TrainedLanguageModel, load_language_model
+from bayesrnn.tasks.lm.task import HINTS, TASK
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.training.run_directory import RunDirectory
 
 #: The names of the orders in which weights are dropped.
@@ -65,7 +66,7 @@ def prune_report(
         raise ConfigError(
             f"{run} is the file of a network that is pruned already; give the folder of a run"
         )
-    found, kept = prune_run(load_language_model(run, checkpoint, device), settings, out)
+    found, kept = prune_run(TASK.open_run(run, checkpoint, device), settings, out)
     if html is not None:
         write_text(pruning_page(found, matrices(kept)), html)
     if json is not None:
@@ -116,7 +117,7 @@ def prune_run(
     shown = _SHOWN if settings.fraction is None else settings.fraction
     shown = shown if quality is None else quality.found.fraction
     kept = ranking.kept(shown)
-    summary = read_summary(trained.path)
+    summary = read_summary(TASK, trained.path)
     found = PrunedRun(
         name=summary.name,
         path=str(trained.path),
@@ -175,7 +176,7 @@ def _write(
         )
     weights = dict(pruned.named_parameters(remove_duplicate=False))
     size = write_compact(out, weights, kept, about, settings.values)
-    again = load_language_model(out, device=trained.device.type)
+    again = TASK.open_run(out, device=trained.device.type)
     with progress_bar(2 * bench.words, " words", f"reading {out.name}") as bar:
         masked = bench.nll(pruned, bar)
         written = bench.nll(again.method.mean_module(again.net), bar)

@@ -1,9 +1,8 @@
-"""The language-model task: its data, its network, and a trained run to use."""
+"""The language-model task: predict the next word of a text."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,20 +13,23 @@ from torch.nn import functional as F
 from bayesrnn.compression.file import read_compact
 from bayesrnn.core.init import relative
 from bayesrnn.data.batches import Batch, TrainingBatches
-from bayesrnn.data.vocabulary import VOCABULARY_FILE, Vocabulary, read_vocabulary, vocabulary_text
-from bayesrnn.errors import BayesRNNError, CheckpointError, ConfigError, RunError
+from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
+from bayesrnn.errors import BayesRNNError, CheckpointError, ConfigError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.random import RandomStreams
-from bayesrnn.runs.load import choose_device, load_network, task_name
+from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.runs.load import choose_device, load_run
 from bayesrnn.runs.options import from_toml
-from bayesrnn.runs.start import RunArguments, train_run
-from bayesrnn.runs.task import Task, TrainedRun
+from bayesrnn.runs.task import PERPLEXITY, Measure, Task
+from bayesrnn.tasks.lm import ENTRY
 from bayesrnn.tasks.lm.config import LanguageModelConfig, resolve_language_model
-from bayesrnn.tasks.lm.data import Corpus, load_corpus
+from bayesrnn.tasks.lm.data import Corpus
+from bayesrnn.tasks.lm.evaluate import TextEvaluation, TextOptions, TextRow, evaluate_text, row_text
 from bayesrnn.tasks.lm.likelihood import likelihood
 from bayesrnn.tasks.lm.model import LanguageModel
 from bayesrnn.tasks.lm.sparse import sparse_language_model
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel, corpus_of
 from bayesrnn.uncertainty.likelihood import Likelihood
 
 #: The output bias stays deterministic, and the layers that meet words start out less sure.
@@ -45,6 +47,21 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
     """Learn to predict the next word of a text."""
 
     name: ClassVar[str] = LanguageModelConfig.task
+    summary: ClassVar[str] = ENTRY.summary
+    example: ClassVar[str] = "bayesrnn train lm --corpus my-novel.txt --method bbb --size tiny"
+    config_type: ClassVar[type[LanguageModelConfig]] = LanguageModelConfig
+    unit: ClassVar[str] = "word"
+    data_key: ClassVar[str] = "corpus"
+    file_names: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE,)
+    problem_file: ClassVar[str | None] = VOCABULARY_FILE
+    evaluate_options: ClassVar[type] = TextOptions
+    own_inferences: ClassVar[Mapping[str, tuple[str, str]]] = {
+        "dynamic-sgd": (
+            "dyn. sgd",
+            "test, dynamic evaluation: it learns from the text that it reads",
+        ),
+        "dynamic-rms": ("dyn. rms", "as dyn. sgd, by the rule of Krause et al. 2018"),
+    }
 
     def resolve(
         self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
@@ -59,7 +76,7 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
 
     def load(self, config: LanguageModelConfig) -> Corpus:
         """The corpus."""
-        return load_corpus(config.corpus, config.data_dir, config.vocabulary_limit)
+        return corpus_of(config)
 
     def fingerprint(self, data: Corpus) -> str:
         """A hash of the words and the training text."""
@@ -70,6 +87,11 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
     def files(self, data: Corpus) -> dict[str, str]:
         """The words, in the order of their numbers."""
         return {VOCABULARY_FILE: vocabulary_text(data.vocabulary)}
+
+    def measure(self, read: Callable[[str], str]) -> Measure:
+        """The perplexity."""
+        del read
+        return PERPLEXITY
 
     def build(
         self,
@@ -95,23 +117,50 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         method: Method[Any],
         net: nn.Module,
         device: torch.device,
-    ) -> "NextWord":
+    ) -> "LanguageModelProblem":
         """Predict the next word of the training text."""
         batches = TrainingBatches(data.train.to(device), config.batch_size, config.unroll)
-        return NextWord(batches, data.valid.to(device), method, net)
+        return LanguageModelProblem(batches, data.valid.to(device), method, net)
+
+    def open_run(
+        self,
+        path: Path,
+        checkpoint: str = "best",
+        device: str = "auto",
+        for_inference: bool = False,
+    ) -> TrainedLanguageModel:
+        """A trained language model from the folder of its run, or a pruned one from its file.
+
+        for_inference: the network of a file may be one that only predicts, without the weights
+            that were dropped where leaving them out is faster.
+        """
+        if path.is_file():
+            return _load_compact(path, checkpoint, device, for_inference)
+        return load_run(self, path, checkpoint, device, TrainedLanguageModel)
+
+    def evaluate(
+        self, path: Path, settings: EvaluationSettings, options: TextOptions
+    ) -> TextEvaluation:
+        """Perplexity on a split of the run's own corpus."""
+        # Dynamic evaluation learns, so it needs all of the network.
+        run = self.open_run(
+            path, settings.checkpoint, settings.device, for_inference=options.dynamic is None
+        )
+        return evaluate_text(run, settings, options)
+
+    def line(self, row: TextRow) -> str:
+        """The metrics of a row."""
+        return row_text(row)
 
 
 @dataclass(frozen=True)
-class NextWord:
+class LanguageModelProblem:
     """What the training loop knows of a language model."""
 
     batches: TrainingBatches
     valid: torch.Tensor
     method: Method[Any]
     net: nn.Module
-
-    unit: ClassVar[str] = "word"
-    measure: ClassVar[str] = "perplexity"
 
     def minibatches(self, epoch: int) -> TrainingBatches:
         """The text in order, in every epoch."""
@@ -136,51 +185,6 @@ class NextWord:
         """The likelihood of the validation text with the mean weights."""
         found = likelihood(self.method, self.net, self.valid, streams=VALIDATION_STREAMS)
         return {"perplexity": found.perplexity, "nll": found.nll}
-
-
-def train_language_model(arguments: RunArguments, given: Mapping[str, Any]) -> Path:
-    """Train a language model, or continue to; gives the folder of the run."""
-    return train_run(LanguageModelTask(), arguments, given)
-
-
-@dataclass(frozen=True)
-class TrainedLanguageModel(TrainedRun[LanguageModelConfig]):
-    """A trained language model, ready to predict."""
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The words that the model knows."""
-        return read_vocabulary(self.files)
-
-    def corpus(self) -> Corpus:
-        """The corpus that the run learnt from, with the same words."""
-        corpus = LanguageModelTask().load(self.config)
-        if corpus.vocabulary != self.vocabulary:
-            raise RunError(
-                f"the words of {' '.join(self.config.corpus)} are not those that {self.path} was "
-                "trained on; give back the same text"
-            )
-        return corpus
-
-
-def load_language_model(
-    path: Path, checkpoint: str = "best", device: str = "auto", for_inference: bool = False
-) -> TrainedLanguageModel:
-    """Load a trained language model from the folder of its run, or a pruned one from its file.
-
-    for_inference: the network of a file may be one that only predicts, without the weights that
-        were dropped where leaving them out is faster.
-    """
-    if path.is_file():
-        return _load_compact(path, checkpoint, device, for_inference)
-    task = LanguageModelTask()
-    if task_name(path) != task.name:
-        raise ConfigError(
-            f"{path} is a run of `bayesrnn train {task_name(path)}`, and this needs a language "
-            "model; give a run of `bayesrnn train lm`"
-        )
-    run = load_network(task, path, checkpoint, device, (VOCABULARY_FILE,))
-    return TrainedLanguageModel(**vars(run))
 
 
 def _load_compact(
@@ -230,3 +234,6 @@ def _load_compact(
 def _network(config: LanguageModelConfig, files: Mapping[str, str]) -> LanguageModel:
     words = len(read_vocabulary(files))
     return LanguageModel(words, config.hidden, config.layers, config.cell, config.tied)
+
+
+TASK = LanguageModelTask()

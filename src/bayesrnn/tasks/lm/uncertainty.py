@@ -8,7 +8,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesrnn.data.files import SPLITS
 from bayesrnn.data.text import known_tokens, read_text
 from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
 from bayesrnn.errors import ConfigError, CorpusError
@@ -17,7 +16,8 @@ from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
 from bayesrnn.runs.options import flag, number_list
 from bayesrnn.runs.output import require_outputs, write_json, write_text
-from bayesrnn.runs.summary import RunSummary, read_summary
+from bayesrnn.runs.summary import RunSummary
+from bayesrnn.runs.uncertainty import require_common
 from bayesrnn.tasks.lm.data import CORPUS_NAMES, Corpus, load_corpus
 from bayesrnn.tasks.lm.reading import (
     Way,
@@ -28,7 +28,9 @@ from bayesrnn.tasks.lm.reading import (
     word_figures,
 )
 from bayesrnn.tasks.lm.shifts import reversed_text, shuffled_text, text_with_random_words
-from bayesrnn.tasks.lm.task import VALIDATION_STREAMS, TrainedLanguageModel, load_language_model
+from bayesrnn.tasks.lm.summary import summarise
+from bayesrnn.tasks.lm.task import TASK, VALIDATION_STREAMS
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.tasks.lm.uncertainty_page import uncertainty_page
 from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty, ShiftFigures, StreamFigures
 from bayesrnn.tasks.lm.uncertainty_tables import uncertainty_text
@@ -79,19 +81,6 @@ class UncertaintySettings:
                 raise ConfigError(f"{flag(name)} is {given}; it has to be {low} or more")
 
 
-def require_common(samples: Sequence[int], split: str, bootstrap: int) -> None:
-    """Refuse settings that every measurement of uncertainty has, where they cannot be meant."""
-    if not samples or min(samples) < 0:
-        raise ConfigError(
-            f"--samples is {', '.join(map(str, samples)) or 'empty'}; give numbers of draws, 0 "
-            "(the mean weights) or more"
-        )
-    if split not in SPLITS:
-        raise ConfigError(f"--split is {split}; there are: {', '.join(SPLITS)}")
-    if bootstrap < 0:
-        raise ConfigError(f"--bootstrap is {bootstrap}; it has to be 0 or more")
-
-
 def sample_counts(text: str) -> tuple[int, ...]:
     """Numbers of draws as the user writes them: 0,1,2,5."""
     advice = "whole numbers with commas between, such as 0,1,2,5,10,20"
@@ -125,9 +114,9 @@ def uncertainty(
     """The benchmark of each run, on the text of its own corpus."""
     if not runs:
         raise ConfigError("no run was given; give the folders of one or more runs")
-    summaries = [read_summary(run) for run in runs]
+    summaries = [summarise(run) for run in runs]
     # All are loaded before the long work begins, so that a mistake is told at once.
-    trained = [load_language_model(run, checkpoint, device, for_inference=True) for run in runs]
+    trained = [TASK.open_run(run, checkpoint, device, for_inference=True) for run in runs]
     corpora = [one.corpus() for one in trained]
     texts = [_texts(*pair, settings) for pair in zip(trained, corpora, strict=True)]
     names = distinct_names(summaries)

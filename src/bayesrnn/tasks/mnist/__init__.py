@@ -1,1 +1,5 @@
 """Handwritten digits."""
+
+from bayesrnn.runs.command import TaskEntry
+
+ENTRY = TaskEntry("Train a feed-forward network to tell handwritten digits apart.")

@@ -47,6 +47,10 @@ class ImageSet:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def to(self, device: torch.device) -> ImageSet:
+        """The same images on a device."""
+        return ImageSet(self.images.to(device), self.labels.to(device))
+
 
 @dataclass(frozen=True)
 class Images:

@@ -1,7 +1,7 @@
 """The MNIST task: a feed-forward network that tells handwritten digits apart."""
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, ClassVar
@@ -15,9 +15,10 @@ from bayesrnn.data.batches import Batch
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import resolve
-from bayesrnn.runs.load import load_network
-from bayesrnn.runs.start import RunArguments, train_run
-from bayesrnn.runs.task import Task, TrainedRun
+from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.runs.load import load_run
+from bayesrnn.runs.task import Measure, Task, TrainedRun
+from bayesrnn.tasks.mnist import ENTRY
 from bayesrnn.tasks.mnist.config import PIXELS, MnistConfig, mnist_defaults
 from bayesrnn.tasks.mnist.data import (
     Images,
@@ -26,6 +27,7 @@ from bayesrnn.tasks.mnist.data import (
     available_images,
     load_images,
 )
+from bayesrnn.tasks.mnist.evaluate import ImageEvaluation, ImageRow, evaluate_images, row_text
 from bayesrnn.tasks.mnist.model import MLP
 from bayesrnn.uncertainty.metrics import classification
 
@@ -44,6 +46,11 @@ class MnistTask(Task[MnistConfig, Images]):
     """Learn which digit an image shows (Blundell et al. 2015, section 5.1)."""
 
     name: ClassVar[str] = MnistConfig.task
+    summary: ClassVar[str] = ENTRY.summary
+    example: ClassVar[str] = "bayesrnn train mnist --method bbb --epochs 20"
+    config_type: ClassVar[type[MnistConfig]] = MnistConfig
+    unit: ClassVar[str] = "image"
+    data_key: ClassVar[str] = "images"
 
     def resolve(
         self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
@@ -68,10 +75,10 @@ class MnistTask(Task[MnistConfig, Images]):
         digest.update(data.train.labels.numpy().tobytes())
         return digest.hexdigest()
 
-    def files(self, data: Images) -> dict[str, str]:
-        """None: the configuration says all."""
-        del data
-        return {}
+    def measure(self, read: Callable[[str], str]) -> Measure:
+        """The share of images that are taken for another digit."""
+        del read
+        return Measure("error", "error in %", 100)
 
     def build(
         self,
@@ -92,14 +99,40 @@ class MnistTask(Task[MnistConfig, Images]):
         method: Method[Any],
         net: nn.Module,
         device: torch.device,
-    ) -> "WhichDigit":
+    ) -> "DigitProblem":
         """Tell the digits of the training images."""
-        train, valid = on_device(data.train, device), on_device(data.valid, device)
-        return WhichDigit(train, valid, config.batch_size, config.seed, method, net)
+        return DigitProblem(
+            train=data.train.to(device),
+            valid=data.valid.to(device),
+            batch_size=config.batch_size,
+            seed=config.seed,
+            method=method,
+            net=net,
+        )
+
+    def open_run(
+        self, path: Path, checkpoint: str = "best", device: str = "auto"
+    ) -> TrainedRun[MnistConfig]:
+        """A trained classifier of digits."""
+        return load_run(self, path, checkpoint, device, TrainedRun[MnistConfig])
+
+    def evaluate(self, path: Path, settings: EvaluationSettings, options: Any) -> ImageEvaluation:
+        """Error, likelihood and calibration on a split of the run's own images."""
+        run = self.open_run(path, settings.checkpoint, settings.device)
+        images: ImageSet = getattr(self.load(run.config), settings.split)
+        return evaluate_images(run, images.to(run.device), settings)
+
+    def line(self, row: ImageRow) -> str:
+        """The metrics of a row."""
+        return row_text(row)
+
+    def network(self, config: Mapping[str, Any]) -> str:
+        """Layers and units."""
+        return f"mlp {config['layers']}x{config['hidden']}"
 
 
 @dataclass(frozen=True)
-class WhichDigit:
+class DigitProblem:
     """What the training loop knows of a classifier of digits."""
 
     train: ImageSet
@@ -108,9 +141,6 @@ class WhichDigit:
     seed: int
     method: Method[Any]
     net: nn.Module
-
-    unit: ClassVar[str] = "image"
-    measure: ClassVar[str] = "error"
 
     def minibatches(self, epoch: int) -> ShuffledBatches:
         """The training images in another order in every epoch."""
@@ -134,18 +164,4 @@ class WhichDigit:
         return asdict(classification(self.method, self.net, self.valid.images, self.valid.labels))
 
 
-def train_mnist(arguments: RunArguments, given: Mapping[str, Any]) -> Path:
-    """Train a classifier of digits, or continue to; gives the folder of the run."""
-    return train_run(MnistTask(), arguments, given)
-
-
-def load_mnist_run(
-    path: Path, checkpoint: str = "best", device: str = "auto"
-) -> TrainedRun[MnistConfig]:
-    """Load a trained classifier of digits from the folder of its run."""
-    return load_network(MnistTask(), path, checkpoint, device)
-
-
-def on_device(images: ImageSet, device: torch.device) -> ImageSet:
-    """The same images on a device."""
-    return ImageSet(images.images.to(device), images.labels.to(device))
+TASK = MnistTask()

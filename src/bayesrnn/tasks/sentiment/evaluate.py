@@ -1,43 +1,134 @@
 """How well a reader of texts predicts ratings or labels, and how honest its doubts are."""
 
 import math
+from dataclasses import asdict, dataclass
 
 from bayesrnn.methods.base import Bounded
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
-from bayesrnn.runs.evaluation import Row, about, inference_rows
+from bayesrnn.runs.evaluation import (
+    Evaluation,
+    EvaluationSettings,
+    Inference,
+    Row,
+    about,
+    asked_row,
+    inference_rows,
+)
 from bayesrnn.tasks.sentiment.data import Numbers
-from bayesrnn.tasks.sentiment.metrics import constant_figures, text_figures
+from bayesrnn.tasks.sentiment.metrics import (
+    LabelMetrics,
+    RatingMetrics,
+    constant_error,
+    text_metrics,
+)
 from bayesrnn.tasks.sentiment.predictions import segment_minibatches
-from bayesrnn.tasks.sentiment.task import TrainedReader
+from bayesrnn.tasks.sentiment.trained import TrainedReader
 from bayesrnn.uncertainty.bound import likelihood_bound
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
+from bayesrnn.uncertainty.metrics import INTERVALS
 
 
-def evaluate_sentiment(trained: TrainedReader, split: str, samples: int = 0, seed: int = 1) -> Row:
+@dataclass(frozen=True, kw_only=True)
+class RatingRow(RatingMetrics, Row):
+    """Predicted numbers."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelRow(LabelMetrics, Row):
+    """Predicted labels."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class SegmentBoundRow(Row):
+    """The bound: of segments, not texts, since it is on a minibatch as it was trained on."""
+
+    nll: float
+    kl: float
+    segments: int
+
+
+SentimentRow = RatingRow | LabelRow | SegmentBoundRow
+
+
+@dataclass(frozen=True, kw_only=True)
+class SentimentEvaluation(Evaluation):
+    """The rows, and the error of the same prediction for every text."""
+
+    data: str
+    constant_rmse: float | None
+    constant_error: float | None
+
+
+def evaluate_sentiment(run: TrainedReader, settings: EvaluationSettings) -> SentimentEvaluation:
     """The rows of a reader of texts on a split of its own data."""
-    reviews = trained.reviews()
-    segments = getattr(reviews, split).to(trained.device)
-    target, config = trained.target, trained.config
+    reviews = run.reviews()
+    segments = getattr(reviews, settings.split).to(run.device)
+    target, config = run.target, run.config
+    rating = isinstance(target, Numbers)
 
-    def averaged(samples: int) -> Row:
-        draws = Draws(trained.method, trained.net, samples, seeded(seed))
-        networks = networks_to_read(trained.method, trained.net, samples)
+    def averaged(inference: Inference) -> SentimentRow:
+        draws = Draws(run.method, run.net, inference.samples, seeded(settings.seed))
+        networks = networks_to_read(run.method, run.net, inference.samples)
         with progress_bar(networks * len(segments), " segments", "evaluating") as bar:
-            return text_figures(draws, segments, target, config.data, bar.update)
+            found = text_metrics(draws, segments, target, config.data, bar.update)
+        row_type = RatingRow if isinstance(found, RatingMetrics) else LabelRow
+        return row_type(**inference._asdict(), **asdict(found))
 
-    def bounded(method: Bounded) -> Row:
+    def bounded(inference: Inference, method: Bounded) -> SentimentRow:
         minibatches = segment_minibatches(segments, target, config.batch_size)
         with progress_bar(len(segments), " segments", "bounding") as bar:
-            found = likelihood_bound(method, trained.net, minibatches, seeded(seed), bar.update)
+            found = likelihood_bound(
+                method, run.net, minibatches, seeded(settings.seed), bar.update
+            )
         log_unit = math.log(target.sd) if isinstance(target, Numbers) else 0.0
-        # Of segments, not texts: the bound is on a minibatch as it was trained on.
-        return {"nll": found.nll + log_unit, "kl": found.kl, "segments": found.tokens}
+        return SegmentBoundRow(
+            **inference._asdict(), nll=found.nll + log_unit, kl=found.kl, segments=found.tokens
+        )
 
-    rows = inference_rows(trained, samples, averaged, bounded)
-    return {
-        **about(trained, split, seed),
-        "data": config.data,
-        **constant_figures(target, reviews.train.targets, segments.targets.cpu()),
-        "rows": rows,
-    }
+    rows = inference_rows(run, settings.samples, averaged, bounded)
+    constant = constant_error(target, reviews.train.targets, segments.targets.cpu())
+    return SentimentEvaluation(
+        **about(run, settings),
+        data=config.data,
+        constant_rmse=constant if rating else None,
+        constant_error=None if rating else constant,
+        rows=tuple(rows),
+        asked=asked_row(rows, settings.samples),
+    )
+
+
+def row_text(row: SentimentRow) -> str:
+    """A row of numbers or of labels, or the bound on their likelihood, as text."""
+    if isinstance(row, SegmentBoundRow):
+        return f"nll <= {row.nll:.4f} a segment, {row.kl:.4f} of it KL ({row.segments:,} segments)"
+    counted = f"({row.examples:,} texts, {row.segments:,} segments)"
+    if isinstance(row, LabelRow):
+        return (
+            f"error {row.error:.2%} (by segment {row.segment_error:.2%}), nll {row.nll:.4f}, "
+            f"calibration error {row.ece:.2%}, Brier score {row.brier:.4f} {counted}"
+        )
+    classes = "" if row.class_error is None else f", error in 3 classes {row.class_error:.2%}"
+    pairs = zip(INTERVALS, row.coverage, strict=True)
+    held = ", ".join(f"{share:.0%}: {found:.1%}" for share, found in pairs)
+    return (
+        f"rmse {row.rmse:.4f} (by segment {row.segment_rmse:.4f}), mean absolute error "
+        f"{row.mae:.4f}{classes}, nll {row.nll:.4f} {counted}\n"
+        f"intervals hold {held}; mean width of the 90% interval {row.width:.4f}"
+    )
+
+
+def notes(found: SentimentEvaluation) -> list[str]:
+    """What has to be said below the rows."""
+    if found.constant_rmse is not None:
+        constant = f"the mean of the training texts for every text: rmse {found.constant_rmse:.4f}"
+    else:
+        constant = (
+            "the most frequent label of the training texts for every text: error "
+            f"{found.constant_error:.2%}"
+        )
+    return [
+        "a text's prediction is the mean over its segments; figures are by text unless they say "
+        "segment",
+        f"for comparison, {constant}",
+    ]

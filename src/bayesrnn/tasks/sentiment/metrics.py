@@ -1,8 +1,7 @@
-"""How well texts are rated or labelled: figures by text, from what is said of their segments."""
+"""How well texts are rated or labelled: metrics by text, from what is said of their segments."""
 
 from collections.abc import Callable
-from dataclasses import asdict
-from typing import Any
+from dataclasses import asdict, dataclass
 
 from torch import Tensor
 
@@ -10,49 +9,71 @@ from bayesrnn.tasks.sentiment.data import SCALE, Labels, Numbers, three_classes
 from bayesrnn.tasks.sentiment.predictions import predict_labels, predict_numbers
 from bayesrnn.tasks.sentiment.segments import Segments
 from bayesrnn.uncertainty.draws import Draws
-from bayesrnn.uncertainty.metrics import number_figures, score_probabilities
+from bayesrnn.uncertainty.metrics import (
+    Classification,
+    NumberFigures,
+    number_figures,
+    score_probabilities,
+)
 
 
-def text_figures(
+@dataclass(frozen=True, kw_only=True)
+class RatingMetrics(NumberFigures):
+    """Of predicted numbers, by text; by segment where the name says so.
+
+    class_error: of Pang & Lee's reviews, the share in another of their three classes.
+    """
+
+    segment_rmse: float
+    segments: int
+    class_error: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class LabelMetrics(Classification):
+    """Of predicted labels, by text; by segment where the name says so."""
+
+    segment_error: float
+    segments: int
+
+
+def text_metrics(
     draws: Draws,
     segments: Segments,
     target: Numbers | Labels,
     data: str,
     advance: Callable[[int], object] | None = None,
-) -> dict[str, Any]:
-    """The figures of the averaged draws, by text; by segment where the name says so."""
+) -> RatingMetrics | LabelMetrics:
+    """The metrics of the averaged draws."""
+    truths = segments.targets.cpu()
+    by_segment = truths[segments.texts.cpu()]
     if isinstance(target, Labels):
         labels = predict_labels(draws, segments, advance)
-        truths = segments.targets.cpu()
-        by_segment = score_probabilities(labels.segments, truths[segments.texts.cpu()])
-        return {
+        return LabelMetrics(
             **asdict(score_probabilities(labels.texts, truths)),
-            "segment_error": by_segment.error,
-            "segments": len(segments),
-        }
+            segment_error=score_probabilities(labels.segments, by_segment).error,
+            segments=len(segments),
+        )
     numbers = predict_numbers(draws, segments, target, advance)
-    truths = segments.targets.cpu()
-    of_segments = numbers.segments.mean - truths[segments.texts.cpu()]
-    found = {
-        **asdict(number_figures(numbers.texts, truths)),
-        "segment_rmse": of_segments.square().mean().sqrt().item(),
-        "segments": len(segments),
-    }
+    class_error = None
     if data == SCALE:
         wrong = three_classes(numbers.texts.mean) != three_classes(truths)
-        found["class_error"] = wrong.double().mean().item()
-    return found
+        class_error = wrong.double().mean().item()
+    return RatingMetrics(
+        **asdict(number_figures(numbers.texts, truths)),
+        segment_rmse=(numbers.segments.mean - by_segment).square().mean().sqrt().item(),
+        segments=len(segments),
+        class_error=class_error,
+    )
 
 
-def constant_figures(
-    target: Numbers | Labels, of_training: Tensor, truths: Tensor
-) -> dict[str, float]:
-    """What the same prediction for every text would get, the best one for the training texts.
+def constant_error(target: Numbers | Labels, of_training: Tensor, truths: Tensor) -> float:
+    """The error of the same prediction for every text, the best one for the training texts.
 
-    That is their mean, or their most frequent label (the first one of equals).
+    That is their mean, of which the root of the mean squared error is given; or their most
+    frequent label (the first one of equals), of which the share of wrong ones.
     """
     if isinstance(target, Numbers):
-        return {"constant_rmse": (truths - target.mean).square().mean().sqrt().item()}
+        return (truths - target.mean).square().mean().sqrt().item()
     counts = of_training.bincount(minlength=len(target.names)).tolist()
-    answer = counts.index(max(counts))
-    return {"constant_error": (truths != answer).double().mean().item()}
+    return (truths != counts.index(max(counts))).double().mean().item()

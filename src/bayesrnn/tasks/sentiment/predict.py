@@ -22,7 +22,8 @@ from bayesrnn.tasks.sentiment.predictions import (
     predict_numbers,
 )
 from bayesrnn.tasks.sentiment.segments import Segments
-from bayesrnn.tasks.sentiment.task import TrainedReader, load_sentiment_run
+from bayesrnn.tasks.sentiment.task import TASK
+from bayesrnn.tasks.sentiment.trained import TrainedReader
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
 
 _STANDARD_INPUT = "-"
@@ -56,7 +57,7 @@ def predict_texts(
             if file is not None:
                 where = f"line {number} of {_source(file)}"
             raise CorpusError(f"{where} has no words; give a text of at least one word")
-    trained = load_sentiment_run(run, checkpoint, device)
+    trained = TASK.open_run(run, checkpoint, device)
     result = predicted(trained, texts, words, samples, interval, seed)
     for number, one in enumerate(result["texts"], start=1):
         if one["unknown"] == 1:

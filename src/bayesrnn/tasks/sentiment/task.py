@@ -5,9 +5,8 @@ With the reviews of Pang & Lee (2005) it is the experiment of Gal & Ghahramani (
 
 import hashlib
 import math
-from collections.abc import Mapping
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -15,38 +14,45 @@ import torch
 from torch import Tensor, nn
 
 from bayesrnn.core.init import relative
-from bayesrnn.data.vocabulary import VOCABULARY_FILE, Vocabulary, read_vocabulary, vocabulary_text
-from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
-from bayesrnn.runs.load import load_network, task_name
-from bayesrnn.runs.start import RunArguments, train_run
-from bayesrnn.runs.task import Task, TrainedRun
+from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.runs.load import load_run
+from bayesrnn.runs.task import Measure, Task
+from bayesrnn.tasks.sentiment import ENTRY
 from bayesrnn.tasks.sentiment.config import SentimentConfig, resolve_sentiment
-from bayesrnn.tasks.sentiment.data import (
-    SCALE,
-    Labels,
-    Numbers,
-    Reviews,
-    load_reviews,
-    read_target,
-    target_text,
+from bayesrnn.tasks.sentiment.data import Labels, Numbers, Reviews, read_target, target_text
+from bayesrnn.tasks.sentiment.evaluate import (
+    SentimentEvaluation,
+    SentimentRow,
+    evaluate_sentiment,
+    notes,
+    row_text,
 )
-from bayesrnn.tasks.sentiment.metrics import text_figures
+from bayesrnn.tasks.sentiment.metrics import text_metrics
 from bayesrnn.tasks.sentiment.model import TextReader
 from bayesrnn.tasks.sentiment.predictions import segment_nll
 from bayesrnn.tasks.sentiment.segments import BucketedBatches, SegmentBatch, Segments
-from bayesrnn.training.process import denormals_flushed
+from bayesrnn.tasks.sentiment.trained import TARGET_FILE, TrainedReader, reviews_of
 from bayesrnn.uncertainty.draws import Draws
-
-_TARGET_FILE = "target.json"
 
 
 class SentimentTask(Task[SentimentConfig, Reviews]):
     """Learn what texts are rated, or how they are labelled."""
 
     name: ClassVar[str] = SentimentConfig.task
+    summary: ClassVar[str] = ENTRY.summary
+    example: ClassVar[str] = (
+        "bayesrnn train sentiment --data my-reviews.csv --cell gru --method bbb"
+    )
+    config_type: ClassVar[type[SentimentConfig]] = SentimentConfig
+    unit: ClassVar[str] = "segment"
+    data_key: ClassVar[str] = "data"
+    file_names: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE, TARGET_FILE)
+    problem_file: ClassVar[str | None] = TARGET_FILE
+    flush_denormals: ClassVar[bool] = True
 
     def resolve(
         self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
@@ -60,26 +66,7 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
 
     def load(self, config: SentimentConfig) -> Reviews:
         """The texts, cut into segments."""
-        for_own = {
-            "--text-column": config.text_column,
-            "--target-column": config.target_column,
-            "--target label": config.target == "label",
-        }
-        given = [flag for flag, value in for_own.items() if value]
-        if config.data == SCALE and given:
-            raise ConfigError(
-                f"{' and '.join(given)} cannot go with --data {SCALE}, whose targets are numbers; "
-                "leave it out, or give a CSV file of your own with --data"
-            )
-        return load_reviews(
-            config.data,
-            config.data_dir,
-            text_column=config.text_column,
-            target_column=config.target_column,
-            target=config.target,
-            vocabulary_limit=config.vocabulary_limit,
-            segment=config.segment,
-        )
+        return reviews_of(config)
 
     def fingerprint(self, data: Reviews) -> str:
         """A hash of the words, and of the training texts and their targets."""
@@ -92,8 +79,12 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         """The words, in the order of their numbers, and what is predicted, with its scale."""
         return {
             VOCABULARY_FILE: vocabulary_text(data.vocabulary),
-            _TARGET_FILE: target_text(data.target),
+            TARGET_FILE: target_text(data.target),
         }
+
+    def measure(self, read: Callable[[str], str]) -> Measure:
+        """The error of numbers, or the share of wrong labels."""
+        return _measure(read_target(read(TARGET_FILE)))
 
     def build(
         self,
@@ -103,7 +94,7 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         streams: RandomStreams,
     ) -> nn.Module:
         """A recurrent network between words and a number, or the labels."""
-        words, target = len(read_vocabulary(files)), read_target(files[_TARGET_FILE])
+        words, target = len(read_vocabulary(files)), read_target(files[TARGET_FILE])
         classes = len(target.names) if isinstance(target, Labels) else None
         module = TextReader(words, config.hidden, config.layers, config.cell, classes)
 
@@ -130,17 +121,49 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         method: Method[Any],
         net: nn.Module,
         device: torch.device,
-    ) -> "WhatRating":
+    ) -> "SentimentProblem":
         """Predict the targets of the training texts' segments; says what they are."""
         say(described_reviews(data, config.segment, may_be_labels=config.target == "auto"))
-        train, valid = data.train.to(device), data.valid.to(device)
-        return WhatRating(
-            train, valid, data.target, config.data, config.batch_size, config.seed, method, net
+        return SentimentProblem(
+            train=data.train.to(device),
+            valid=data.valid.to(device),
+            target=data.target,
+            data=config.data,
+            batch_size=config.batch_size,
+            seed=config.seed,
+            method=method,
+            net=net,
         )
+
+    def open_run(self, path: Path, checkpoint: str = "best", device: str = "auto") -> TrainedReader:
+        """A trained reader of texts."""
+        return load_run(self, path, checkpoint, device, TrainedReader)
+
+    def evaluate(
+        self, path: Path, settings: EvaluationSettings, options: Any
+    ) -> SentimentEvaluation:
+        """Error, likelihood and calibration, or intervals, on a split of the run's own texts."""
+        run = self.open_run(path, settings.checkpoint, settings.device)
+        return evaluate_sentiment(run, settings)
+
+    def line(self, row: SentimentRow) -> str:
+        """The metrics of a row."""
+        return row_text(row)
+
+    def notes(self, evaluation: SentimentEvaluation) -> list[str]:
+        """What metrics are of, and what a constant prediction reaches."""
+        return notes(evaluation)
+
+
+def _measure(target: Numbers | Labels) -> Measure:
+    on_part = "with the mean, on a part as large"
+    if isinstance(target, Numbers):
+        return Measure("rmse", "RMSE", digits=4, train=on_part)
+    return Measure("error", "error in %", 100, train=on_part)
 
 
 @dataclass(frozen=True)
-class WhatRating:
+class SentimentProblem:
     """What the training loop knows of a reader of texts."""
 
     train: Segments
@@ -151,13 +174,6 @@ class WhatRating:
     seed: int
     method: Method[Any]
     net: nn.Module
-
-    unit: ClassVar[str] = "segment"
-
-    @property
-    def measure(self) -> str:
-        """The error of numbers, or the share of wrong labels."""
-        return "rmse" if isinstance(self.target, Numbers) else "error"
 
     def minibatches(self, epoch: int) -> BucketedBatches:
         """The training segments in another order in every epoch."""
@@ -184,57 +200,14 @@ class WhatRating:
         Those training texts are always the same; their order is as good as random.
         """
         seen = self.train.first_texts(min(len(self.valid.targets), len(self.train.targets)))
-        of_training = self._figures(seen)[self.measure]
-        return {**self._figures(self.valid), f"train_{self.measure}": of_training}
+        measure = _measure(self.target).key
+        of_training = self._metrics(seen)[measure]
+        return {**self._metrics(self.valid), f"train_{measure}": of_training}
 
-    def _figures(self, segments: Segments) -> dict[str, float]:
-        found = text_figures(
-            Draws(self.method, self.net, 0, torch.Generator()), segments, self.target, self.data
-        )
+    def _metrics(self, segments: Segments) -> dict[str, float]:
+        draws = Draws(self.method, self.net, 0, torch.Generator())
+        found = asdict(text_metrics(draws, segments, self.target, self.data))
         return {name: value for name, value in found.items() if isinstance(value, float)}
-
-
-def train_sentiment(arguments: RunArguments, given: Mapping[str, Any]) -> Path:
-    """Train a reader of texts, or continue to; gives the folder of the run."""
-    with denormals_flushed():
-        return train_run(SentimentTask(), arguments, given)
-
-
-@dataclass(frozen=True)
-class TrainedReader(TrainedRun[SentimentConfig]):
-    """A trained reader of texts, ready to predict."""
-
-    @cached_property
-    def vocabulary(self) -> Vocabulary:
-        """The words that it knows."""
-        return read_vocabulary(self.files)
-
-    @property
-    def target(self) -> Numbers | Labels:
-        """What it predicts."""
-        return read_target(self.files[_TARGET_FILE])
-
-    def reviews(self) -> Reviews:
-        """The texts that the run learnt from, with the same words."""
-        reviews = SentimentTask().load(self.config)
-        if (reviews.vocabulary, reviews.target) != (self.vocabulary, self.target):
-            raise RunError(
-                f"the texts of {self.config.data} are not those that {self.path} was trained on; "
-                "give back the same data"
-            )
-        return reviews
-
-
-def load_sentiment_run(path: Path, checkpoint: str = "best", device: str = "auto") -> TrainedReader:
-    """Load a trained reader of texts from the folder of its run."""
-    task = SentimentTask()
-    advice = f"give a run of `bayesrnn train {task.name}`"
-    if path.is_file():
-        raise ConfigError(f"{path} is a file; {advice}")
-    if task_name(path) != task.name:
-        raise ConfigError(f"{path} is a run of `bayesrnn train {task_name(path)}`; {advice}")
-    files = (VOCABULARY_FILE, _TARGET_FILE)
-    return TrainedReader(**vars(load_network(task, path, checkpoint, device, files)))
 
 
 _SHOWN_LABELS = 5
@@ -270,3 +243,6 @@ def _predicted(target: Numbers | Labels, of_training: Tensor, may_be_labels: boo
     if may_be_labels and whole and len(different) <= _FEW_NUMBERS:
         said += f"; if these {len(different)} whole numbers name classes, give --target label"
     return said
+
+
+TASK = SentimentTask()

@@ -1,0 +1,93 @@
+"""Find settings of dynamic evaluation on the validation text, and keep them in the run."""
+
+import json
+import math
+from collections.abc import Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+
+from bayesrnn.errors import ConfigError, TrainingDivergedError
+from bayesrnn.progress import say
+from bayesrnn.tasks.lm.dynamic_settings import (
+    DEFAULTS,
+    TUNED_FILE,
+    DynamicScorer,
+    DynamicSettings,
+    tuned_settings,
+)
+from bayesrnn.tasks.lm.likelihood import target_log_probs
+from bayesrnn.tasks.lm.task import TASK
+from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.uncertainty.likelihood import Likelihood
+
+#: Tuning moves a setting by these factors in turn, each as long as that gains so many nats a word.
+_TUNING_FACTORS, _WORTH_WHILE = (8.0, 2.0), 1e-4
+
+
+def tune_dynamic(
+    run: Path,
+    rule: str = "sgd",
+    segment: int | None = None,
+    words: int = 20_000,
+    checkpoint: str = "best",
+    device: str = "auto",
+) -> str:
+    """Find settings on the validation text and keep them in the run; gives them as a line."""
+    start = DEFAULTS[rule]
+    if segment is not None:
+        start = replace(start, segment=segment)
+    if words < 10 * start.segment:
+        raise ConfigError(
+            f"--words is {words}; for segments of {start.segment} it has to be "
+            f"{10 * start.segment} or more"
+        )
+    if run.is_file():
+        raise ConfigError(f"{run} is a file, which keeps no settings; give the folder of a run")
+    trained = TASK.open_run(run, checkpoint, device)
+    corpus = trained.corpus()
+    text = corpus.valid[: words + 1].to(trained.device)
+    score = DynamicScorer(trained, corpus, text)
+    network = trained.method.mean(trained.net)
+    static = Likelihood(-target_log_probs(network, text).double().mean().item(), len(text) - 1)
+
+    def nll(settings: DynamicSettings) -> float:
+        try:
+            found = score(settings)
+        except TrainingDivergedError:
+            found = Likelihood(math.inf, len(text) - 1)
+        say(f"{settings}: perplexity {found.perplexity:.2f}")
+        return found.nll
+
+    best, lowest = _climb(nll, start, ("lr",) if rule == "sgd" else ("lr", "decay"))
+    where = f"the first {len(text) - 1:,} words of valid"
+    if not lowest < static.nll:
+        return (
+            f"no setting that was tried is better on {where} than perplexity "
+            f"{static.perplexity:.2f} without dynamic evaluation; nothing is kept"
+        )
+    kept = {name: settings.numbers() for name, settings in tuned_settings(run).items()}
+    kept[rule] = best.numbers()
+    RunDirectory(run).write_text(TUNED_FILE, json.dumps(kept, indent=2) + "\n")
+    return (
+        f"best on {where}: {best}: perplexity {Likelihood(lowest, 1).perplexity:.2f}, without "
+        f"{static.perplexity:.2f}; `bayesrnn evaluate {run} --dynamic {rule}` will use it"
+    )
+
+
+def _climb(
+    score: Callable[[DynamicSettings], float], start: DynamicSettings, names: Iterable[str]
+) -> tuple[DynamicSettings, float]:
+    """The lowest score found by moving one setting after the other, in large steps, then small."""
+    best, lowest = start, score(start)
+    for name in names:
+        for factor in _TUNING_FACTORS:
+            for move in (factor, 1 / factor):
+                before = best
+                while name != "decay" or best.decay * move <= 1:
+                    tried = replace(best, **{name: getattr(best, name) * move})
+                    if not (found := score(tried)) < lowest - _WORTH_WHILE:
+                        break
+                    best, lowest = tried, found
+                if best is not before:
+                    break  # downhill in this direction, so uphill in the other
+    return best, lowest
