@@ -119,17 +119,6 @@ def test_pruning_keeps_the_last_two_and_the_best(tmp_path: Path) -> None:
     assert hidden(tmp_path) == []
 
 
-def test_pointers_to_removed_checkpoints_are_forgotten(store: CheckpointStore) -> None:
-    store.forget()
-    assert store.exists("last"), "there are checkpoints to point to"
-    shutil.rmtree(store.folder)
-    store.forget()
-    assert not store.exists("last")
-    assert not store.exists("best")
-    store.save(checkpoint(1), best=True)
-    assert value_of(store.load()) == 1
-
-
 def test_nothing_is_removed_while_the_best_is_unknown(store: CheckpointStore) -> None:
     (store.run / "best").write_text("x")
     for step in (3, 4):

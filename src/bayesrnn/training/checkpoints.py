@@ -103,13 +103,6 @@ class CheckpointStore:
         """Like `load`, without state.safetensors: `None` stands for each tensor of the state."""
         return self._load(which, with_state=False)
 
-    def forget(self) -> None:
-        """Where all checkpoints were removed, drop the pointers to them: a run can start anew."""
-        if not self.steps():
-            with explained(f"start anew in {self.run}", "remove its files last and best"):
-                for name in ("last", "best"):
-                    (self.run / name).unlink(missing_ok=True)
-
     def clean(self) -> None:
         """Tidy up after a killed process. For the process that holds the run's lock only."""
         with explained(f"tidy up {self.folder}", "the checkpoints saved before are whole"):

@@ -16,7 +16,6 @@ from bayesrnn.runs.evaluate import evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings, about
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.studies.bench import bench
-from bayesrnn.studies.reproduce.earlier import read_earlier
 from bayesrnn.studies.reproduce.options import PtbRequest
 from bayesrnn.tasks.lm.dynamic_settings import DynamicOptions, choose_settings
 from bayesrnn.tasks.lm.evaluate import dynamic_row
@@ -157,33 +156,16 @@ RUN_PARTS: Final = (
 )
 
 
-def forget_results(request: PtbRequest, run: Path) -> None:
-    """Remove what was measured of weights that are gone, before others take their place."""
-    parts = [part_file(request, part.name, run.name) for part in RUN_PARTS]
-    with explained(f"remove earlier results of {run}", "see that it can be written to"):
-        for path in (*run.glob("results/*.json"), *parts):
-            path.unlink(missing_ok=True)
-
-
 def speed_key(request: PtbRequest) -> dict[str, Any]:
     """What the speeds depend on, with the methods of earlier calls and then those asked for.
 
     Speeds are ratios of one measurement, so that all are measured again where one is missing.
     """
     kept = read_part(part_file(request, "bench"))
-    names = read_earlier(request.out).speeds if kept is None else kept[0].get("methods", ())
+    names = () if kept is None else kept[0].get("methods", ())
     earlier = [name for name in names if name in METHODS]
     methods = list(dict.fromkeys([*earlier, *request.methods]))
     return {"methods": methods, "steps": _BENCH_STEPS, "threads": torch.get_num_threads()}
-
-
-def speeds_are_there(request: PtbRequest, key: Mapping[str, Any]) -> bool:
-    """Whether they were measured; those of an earlier report count, however it measured them."""
-    path = part_file(request, "bench")
-    if path.exists():
-        return part_is_there(path, key)
-    speeds = read_earlier(request.out).speeds
-    return bool(speeds) and all(method in speeds for method in key["methods"])
 
 
 def measure_speed(request: PtbRequest, key: Mapping[str, Any]) -> None:

@@ -12,24 +12,16 @@ from bayesrnn.studies.reproduce.measure import (
     RUN_PARTS,
     Part,
     evaluate_missing,
-    forget_results,
     measure_speed,
     missing_results,
+    part_file,
+    part_is_there,
     speed_key,
-    speeds_are_there,
 )
 from bayesrnn.studies.reproduce.options import PtbRequest
-from bayesrnn.studies.reproduce.runs import (
-    RunState,
-    not_begun,
-    read_states,
-    starts_anew,
-    train,
-    unlike_asked,
-)
+from bayesrnn.studies.reproduce.runs import RunState, read_states, train, unlike_asked
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
-from bayesrnn.training.checkpoints import CheckpointStore
 
 #: Words of an epoch, and of the validation and the test text together.
 _EPOCH, _READ = 929_589, 156_188
@@ -79,7 +71,7 @@ def make_plan(request: PtbRequest) -> list[Step]:
         # Made now: training may yet change the number of threads to that of a run.
         key = speed_key(request)
         label = f"speed of training of {', '.join(key['methods'])}"
-        done = speeds_are_there(request, key)
+        done = part_is_there(part_file(request, "bench"), key)
         seconds = _BENCH_SECONDS * len(key["methods"])
         steps.append(Step(label, seconds, None if done else partial(measure_speed, request, key)))
     return steps
@@ -87,13 +79,6 @@ def make_plan(request: PtbRequest) -> list[Step]:
 
 def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
     """The steps of one run: train, evaluate, and the parts that are kept apart."""
-    anew = ""
-    if starts_anew(request, state):
-        anew = ", anew: the weights are gone, the log and the figures are replaced"
-        state = not_begun(state.path, state.wanted)
-    elif state.kept:
-        said = f"{state.epochs_done} of {state.epochs} epochs done, the weights are gone"
-        return [Step(f"keep the figures of {state.name}: {said}", 0, None, state.name)]
     if state.saved is None and "training" in request.skip:
         return []
     trains = not state.complete and "training" not in request.skip
@@ -104,8 +89,8 @@ def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
         verb = "continue" if trains and state.saved is not None else "train"
         unlike = ", with other settings than asked for" if unlike_asked(state) else ""
         so_far = f"{state.epochs_done} of {state.epochs} epochs done"
-        label = f"{verb} {state.name}: {so_far}{unlike}{anew}"
-        do_train = partial(_train, request, state) if trains else None
+        label = f"{verb} {state.name}: {so_far}{unlike}"
+        do_train = partial(train, request, state) if trains else None
         steps.append(Step(label, left, do_train, state.name, trains=True))
     # What is measured belongs to weights that are still to change, or to those that are there.
     trained = None if trains else _load(request, state)
@@ -124,13 +109,6 @@ def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
             seconds = pruning if part.name == "pruning" else reading
             steps.append(Step(label, seconds, measure, state.name))
     return steps
-
-
-def _train(request: PtbRequest, state: RunState) -> None:
-    if state.saved is None:
-        forget_results(request, state.path)
-        CheckpointStore(state.path).forget()
-    train(request, state)
 
 
 def _load(request: PtbRequest, state: RunState) -> TrainedLanguageModel:

@@ -1,18 +1,14 @@
 """From the folders of a reproduction to its page and its Markdown file."""
 
-import json
 import platform
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from typing import Any
 
 import torch
 
 from bayesrnn import __version__
-from bayesrnn.durable import explained, write_durably
 from bayesrnn.methods import METHODS
-from bayesrnn.runs.output import write_text
-from bayesrnn.studies.reproduce.earlier import VALUES, EarlierReport, read_earlier
+from bayesrnn.runs.output import write_json, write_text
 from bayesrnn.studies.reproduce.measure import DYNAMIC, SPLITS, part_file, read_part
 from bayesrnn.studies.reproduce.options import PtbRequest
 from bayesrnn.studies.reproduce.page import (
@@ -43,11 +39,7 @@ from bayesrnn.training.checkpoints import CheckpointStore
 def write_report(request: PtbRequest, command: str) -> Reproduction:
     """Write the page, the Markdown file with its pictures, and a JSON file; gives what is there."""
     found = gather(request, command)
-    # First and durably: of runs whose weights are gone, nothing else may have the figures.
-    values = json.dumps(reproduction_values(found), indent=2) + "\n"
-    with explained(f"make {request.out}", "give another --out"):
-        request.out.mkdir(parents=True, exist_ok=True)
-    write_durably(request.out / VALUES, values.encode())
+    write_json(reproduction_values(found), request.out / "results.json")
     for name, chart in reproduction_charts(found).items():
         write_text(chart, request.out / name)
     write_text(reproduction_markdown(found), request.out / "results.md")
@@ -57,10 +49,9 @@ def write_report(request: PtbRequest, command: str) -> Reproduction:
 
 def gather(request: PtbRequest, command: str) -> Reproduction:
     """All figures that the folders hold."""
-    states, earlier = read_shown_states(request), read_earlier(request.out)
-    runs = [made for state in states if (made := _run(request, state, earlier)) is not None]
-    speeds = _speeds(request) or earlier.speeds
-    shown = [run.name for run in runs]
+    states = read_shown_states(request)
+    runs = [made for state in states if (made := _run(request, state)) is not None]
+    speeds = _speeds(request)
     return Reproduction(
         size=request.size,
         command=command,
@@ -69,7 +60,6 @@ def gather(request: PtbRequest, command: str) -> Reproduction:
         missing=[state.name for state in states if state.saved is None],
         skipped=_not_measured(request.skip, runs, bool(speeds)),
         speeds=speeds,
-        not_shown=[said for name, said in earlier.runs.items() if name not in shown],
     )
 
 
@@ -84,48 +74,38 @@ def _speeds(request: PtbRequest) -> dict[str, Speed]:
     return {name: Speed(one["ratio"], one["memory_ratio"]) for name, one in found.items()}
 
 
-def _run(request: PtbRequest, state: RunState, earlier: EarlierReport) -> ReproducedRun | None:
+def _run(request: PtbRequest, state: RunState) -> ReproducedRun | None:
+    """A run with what its folder has of its best weights; None if it is not begun."""
     if state.saved is None or state.summary is None:
         return None
-    run = ReproducedRun(
-        summary=state.summary,
-        seed=state.saved.seed,
-        epochs=state.epochs,
-        settings=settings_key(state.saved),
-        one_network=METHODS[state.saved.method].mean_label,
-        asked=unlike_asked(state),
-        departures=unlike_published(state.saved),
-    )
-    if state.kept:
-        best = state.summary.best
-        own = _measured(request, run, best.step if best else 0)
-        return replace(earlier.complete(own), kept=True)
     store = CheckpointStore(state.path)
-    return _measured(request, run, store.step("best" if store.exists("best") else "last"))
-
-
-def _measured(request: PtbRequest, run: ReproducedRun, step: int) -> ReproducedRun:
-    """The run with what its folder has of the weights of this step."""
+    step = store.step("best" if store.exists("best") else "last")
     results = {
         name: result
-        for name, result in run.summary.results.items()
+        for name, result in state.summary.results.items()
         if result.get("step") == step and result.get("streams") == 1
     }
     draws = _draws(results, request.samples)
     names = {"mean": "mean", "dynamic": DYNAMIC, "draws": f"samples{draws}", "bound": "bound"}
     rows = {f"{s}-{shown}": f"{s}-{kept}" for s in SPLITS for shown, kept in names.items()}
     labels = [results[name]["label"] for name in sorted(results) if name.endswith(DYNAMIC)]
-    gaps = _part(request, "entropy", run.name, step)
-    pruning = _part(request, "pruning", run.name, step)
-    return replace(
-        run,
+    gaps = _part(request, "entropy", state.name, step)
+    pruning = _part(request, "pruning", state.name, step)
+    return ReproducedRun(
+        summary=state.summary,
+        seed=state.saved.seed,
+        epochs=state.epochs,
+        settings=settings_key(state.saved),
         figures={
             shown: value
             for shown, kept in rows.items()
-            if kept in results and (value := run.summary.figure(results[kept])) is not None
+            if kept in results and (value := state.summary.figure(results[kept])) is not None
         },
         draws=draws,
+        one_network=METHODS[state.saved.method].mean_label,
         dynamic=" and ".join(dict.fromkeys(label.removeprefix("dynamic ") for label in labels)),
+        asked=unlike_asked(state),
+        departures=unlike_published(state.saved),
         gaps=_gaps(gaps) if gaps else (),
         pruning=_pruning(pruning) if pruning else None,
     )

@@ -1,7 +1,7 @@
 """What a reproduction of published results has found, as plain values."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from bayesrnn.runs.summary import RunSummary
@@ -53,7 +53,6 @@ class ReproducedRun:
     dynamic: the settings of dynamic evaluation in words.
     asked: what is different from what was asked for.
     departures: what is different from the published set-up.
-    kept: whether the weights are gone, so that there is no more than what was measured before.
     """
 
     summary: RunSummary
@@ -68,7 +67,6 @@ class ReproducedRun:
     departures: tuple[str, ...] = ()
     gaps: tuple[GapLevel, ...] = ()
     pruning: PruningFigures | None = None
-    kept: bool = False
 
     @property
     def name(self) -> str:
@@ -96,7 +94,6 @@ class Reproduction:
     made_with: the program and what it ran on, at the time of this report.
     missing: runs that were asked for and are not begun.
     skipped: what was left out, and never measured.
-    not_shown: what an earlier report said of other runs, to be said on in the next one.
     """
 
     size: str
@@ -106,7 +103,6 @@ class Reproduction:
     missing: Sequence[str] = ()
     skipped: Sequence[str] = ()
     speeds: Mapping[str, Speed] = field(default_factory=dict)
-    not_shown: Sequence[Mapping[str, Any]] = ()
 
 
 def reproduction_values(found: Reproduction) -> dict[str, Any]:
@@ -116,7 +112,6 @@ def reproduction_values(found: Reproduction) -> dict[str, Any]:
         "command": found.command,
         "made_with": found.made_with,
         "runs": [_run_values(run) for run in found.runs],
-        "not_shown": list(found.not_shown),
         "missing": list(found.missing),
         "not_measured": list(found.skipped),
         "speeds": {method: asdict(speed) for method, speed in found.speeds.items()},
@@ -138,7 +133,10 @@ def _run_values(run: ReproducedRun) -> dict[str, Any]:
         "dynamic": run.dynamic,
         "unlike_asked": list(run.asked),
         "unlike_published": list(run.departures),
-        "epoch_by_epoch": epoch_values(summary),
+        "epoch_by_epoch": [
+            {"epoch": point.epoch, "train": point.train, "valid": point.valid}
+            for point in summary.points
+        ],
         "entropy_gaps": [asdict(level) for level in run.gaps],
         "pruning": pruning
         and {
@@ -147,29 +145,3 @@ def _run_values(run: ReproducedRun) -> dict[str, Any]:
             "within_1_percent": list(pruning.within),
         },
     }
-
-
-def epoch_values(summary: RunSummary) -> list[dict[str, Any]]:
-    """The figures after each epoch as plain values."""
-    return [
-        {"epoch": point.epoch, "train": point.train, "valid": point.valid}
-        for point in summary.points
-    ]
-
-
-def with_kept_figures(run: ReproducedRun, values: Mapping[str, Any]) -> ReproducedRun:
-    """The run with all that was measured of it, as `reproduction_values` wrote it."""
-    pruning = values["pruning"]
-    return replace(
-        run,
-        figures={name: float(value) for name, value in values["perplexities"].items()},
-        draws=values["draws"],
-        dynamic=values["dynamic"],
-        gaps=tuple(GapLevel(**level) for level in values["entropy_gaps"]),
-        pruning=pruning
-        and PruningFigures(
-            by_ratio=dict(pruning["by_ratio"]),
-            by_magnitude=dict(pruning["by_magnitude"]),
-            within=tuple(pruning["within_1_percent"]),
-        ),
-    )

@@ -7,11 +7,10 @@ import torch
 
 from bayesrnn.errors import BayesRNNError, Interrupted, RunError
 from bayesrnn.progress import say
-from bayesrnn.studies.reproduce.earlier import read_earlier
 from bayesrnn.studies.reproduce.options import PtbOptions, PtbRequest
 from bayesrnn.studies.reproduce.plan import Step, make_plan, plan_text
 from bayesrnn.studies.reproduce.report import gather, write_report
-from bayesrnn.studies.reproduce.runs import RunState, read_states, starts_anew, unlike_asked
+from bayesrnn.studies.reproduce.runs import read_states, unlike_asked
 from bayesrnn.studies.reproduce.tables import results_table
 from bayesrnn.tasks.lm.data import load_corpus
 
@@ -22,14 +21,15 @@ def reproduce_ptb(options: PtbOptions) -> str:
     """Do what is to be done and give the table; for a dry run, say what would be done."""
     request, command = options.request(), options.command()
     _require_data(request)
-    _require_readable(request, command)
+    gather(request, command)  # what earlier calls found can be read: now, not after hours
     if request.threads is not None:
         torch.set_num_threads(request.threads)
     steps = make_plan(request)
     if options.dry_run:
         return plan_text(steps, command)
     for state in read_states(request):
-        _tell(request, state)
+        if unlike := unlike_asked(state):
+            say(f"{state.name} keeps its own settings: {'; '.join(unlike)}")
     failed = _work(request, [step for step in steps if not step.done], command)
     if failed:
         raise RunError(
@@ -43,25 +43,11 @@ def reproduce_ptb(options: PtbOptions) -> str:
     return f"{table}\nall of it: {request.out / 'results.html'} and {request.out / 'results.md'}"
 
 
-def _tell(request: PtbRequest, state: RunState) -> None:
-    """Say what the user may not expect of a run that is there."""
-    if starts_anew(request, state):
-        said = "it is trained from the start, and its log and figures are replaced"
-        say(f"{state.name} has no weights to go on from: {said}")
-        return
-    if state.kept:
-        said = "its log and what was measured stay; remove its folder to train it again"
-        say(f"{state.name} has no weights any more: {said}")
-    if unlike := unlike_asked(state):
-        say(f"{state.name} keeps its own settings: {'; '.join(unlike)}")
-
-
 def _require_data(request: PtbRequest) -> None:
     """See that the corpus is there, now and not after hours; also where finished runs had it."""
     load_corpus("ptb", request.data_dir)
     for state in read_states(request):
-        reads = state.complete and not state.kept
-        if reads and state.config.data_dir not in (None, request.data_dir):
+        if state.complete and state.config.data_dir not in (None, request.data_dir):
             try:
                 load_corpus("ptb", state.config.data_dir)
             except BayesRNNError as error:
@@ -70,17 +56,6 @@ def _require_data(request: PtbRequest) -> None:
                     f"{state.path} looks for its text in another folder: {error}; tell it where it "
                     f"is with: bayesrnn train lm --resume --out {state.path} --data-dir {where}"
                 ) from None
-
-
-def _require_readable(request: PtbRequest, command: str) -> None:
-    """See that what earlier calls found can be reported, now and not after hours."""
-    earlier = read_earlier(request.out)
-    if earlier.size not in (None, request.size):
-        raise RunError(
-            f"{request.out} has the results of size {earlier.size}, and size {request.size} was "
-            f"asked for; give --size {earlier.size}, or another --out"
-        )
-    gather(request, command)
 
 
 def _work(request: PtbRequest, steps: Sequence[Step], command: str) -> list[str]:

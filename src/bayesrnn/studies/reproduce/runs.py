@@ -12,7 +12,6 @@ from bayesrnn.runs.load import make_method
 from bayesrnn.runs.options import from_toml
 from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import RunSummary, read_summary
-from bayesrnn.studies.reproduce.earlier import read_earlier
 from bayesrnn.studies.reproduce.options import PtbRequest
 from bayesrnn.tasks.lm.config import LanguageModelConfig
 from bayesrnn.tasks.lm.task import TASK
@@ -47,6 +46,10 @@ _NOT_SAID = {
 }
 
 
+class WeightsGoneError(RunError):
+    """A run was trained and measured, and its checkpoints were removed."""
+
+
 @dataclass(frozen=True)
 class RunState:
     """How far a run is.
@@ -56,7 +59,6 @@ class RunState:
     epochs: those planned, in all rounds of the method.
     complete: whether all of them are done and saved.
     asked: whether it was asked for, and is not only there.
-    kept: whether its weights are gone, and only its log and what was measured of it are there.
     """
 
     path: Path
@@ -66,7 +68,6 @@ class RunState:
     epochs: int
     complete: bool
     asked: bool = True
-    kept: bool = False
 
     @property
     def name(self) -> str:
@@ -114,6 +115,8 @@ def _left_there(request: PtbRequest, path: Path) -> RunState | None:
         return None
     try:
         state = replace(read_state(request, method, int(seed)), asked=False)
+    except WeightsGoneError:
+        raise  # a report without it would take the place of the one that has it
     except BayesRNNError:
         return None
     return None if state.saved is None else state
@@ -125,11 +128,8 @@ def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
     wanted = TASK.resolve(request.given(method, seed))
     if path.is_file():
         raise RunError(f"{path} is a file, where a run is to be; move it, or give another --out")
-    store = CheckpointStore(path)
-    has_weights = store.exists() and bool(store.steps())
-    kept = not has_weights and _is_known(request, path)
-    if not has_weights and not kept:
-        return not_begun(path, wanted)
+    if not _has_weights(path):
+        return RunState(path, wanted, None, None, _all_epochs(wanted), False)
     saved = TASK.resolve({}, from_toml(RunDirectory(path).read_config(), f"{path}/config.toml"))
     for name in ("method", "size", "seed", "corpus", "vocabulary_limit"):
         if getattr(saved, name) != getattr(wanted, name):
@@ -139,28 +139,31 @@ def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
             )
     summary, epochs = _summary(path), _all_epochs(saved)
     # An epoch is logged a moment before it is saved: a run that was killed between is not done.
-    done = summary.epochs_done >= epochs and (kept or store.step() >= summary.points[-1].step)
-    return RunState(path, wanted, saved, summary, epochs, done, kept=kept)
+    step = CheckpointStore(path).step()
+    done = summary.epochs_done >= epochs and step >= summary.points[-1].step
+    return RunState(path, wanted, saved, summary, epochs, done)
 
 
-def not_begun(path: Path, wanted: LanguageModelConfig) -> RunState:
-    """The state of a run that is to be trained from the start."""
-    return RunState(path, wanted, None, None, _all_epochs(wanted), False)
+def _has_weights(path: Path) -> bool:
+    """Whether a checkpoint is saved; a run that had one, and has it no more, is refused."""
+    store = CheckpointStore(path)
+    if store.steps():
+        return store.exists()
+    if store.exists() or _outlived_an_epoch(path):
+        raise WeightsGoneError(
+            f"{path} has no weights any more, so it can be neither trained on nor measured: put "
+            "its checkpoints back, move the folder away to train the run anew, or give another "
+            "--out"
+        )
+    return False
 
 
-def starts_anew(request: PtbRequest, state: RunState) -> bool:
-    """Whether the run is to be trained to its end and has lost the weights to go on from."""
-    return state.kept and not state.complete and "training" not in request.skip
-
-
-def _is_known(request: PtbRequest, path: Path) -> bool:
-    """Whether there is more of a run than its settings: a log that was reported, or results."""
+def _outlived_an_epoch(path: Path) -> bool:
+    """Whether there is more of a run than a kill before the first checkpoint leaves."""
     if not RunDirectory(path).has_config():
         return False
     summary = _summary(path)
-    steps = [result.get("step") for result in summary.results.values()]
-    measured = summary.best is not None and summary.best.step in steps
-    return measured or read_earlier(request.out).is_of(summary)
+    return len(summary.points) > 1 or bool(summary.results)
 
 
 def _summary(path: Path) -> RunSummary:

@@ -72,9 +72,6 @@ def _result_notes(found: Reproduction) -> list[str]:
     unfinished = [run.name for run in found.runs if not run.finished]
     if unfinished:
         notes.append(f"not finished, figures of the best epoch so far: {', '.join(unfinished)}")
-    kept = [run.name for run in found.runs if run.kept]
-    if kept:
-        notes.append(f"measured earlier, the weights being gone: {', '.join(kept)}")
     if found.missing:
         notes.append(f"asked for, and not begun: {', '.join(found.missing)}")
     return notes
