@@ -5,8 +5,9 @@ help:
 	@echo "make quickstart   install, then train and compare three methods on the embedded corpus"
 	@echo "make install      only the environment: .venv, with the program in .venv/bin/bayesrnn"
 	@echo "make test         install, then lint, type check and all tests"
+	@echo "make test-peers   install three other libraries in .venv-peers, and compare ours with them"
 	@echo "make bench        install, then the speed and memory benchmark"
-	@echo "make clean        remove .venv and what the tools left behind (runs are kept)"
+	@echo "make clean        remove the environments and what the tools left behind (runs are kept)"
 	@echo "Another Python:   make PYTHON=python3.12 install"
 
 install: .venv/.installed
@@ -23,8 +24,11 @@ test: .venv/.installed-dev
 	.venv/bin/mypy
 	.venv/bin/python -m pytest -n 2
 
+test-peers: .venv-peers/.installed
+	.venv-peers/bin/python -m pytest tests/peers
+
 clean:
-	rm -rf .venv .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-peers .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are taken away first and written last: an install that was cut off leaves none, and the next
@@ -36,6 +40,16 @@ clean:
 .venv/.installed-dev: .venv/.installed
 	$(call pip_install,.[captions$(comma)dev$(comma)digits$(comma)tensorboard])
 	@touch .venv/.installed
+	@touch $@
+
+.venv-peers/.installed: pyproject.toml constraints.txt benchmarks/peers.txt
+	@$(PYTHON) -c '$(check_python)'
+	$(PYTHON) -m venv --clear .venv-peers
+	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+		.venv-peers/bin/python -m pip install --disable-pip-version-check \
+		--editable . hypothesis pytest pytest-timeout
+	.venv-peers/bin/python -m pip install --disable-pip-version-check \
+		--no-deps --requirement benchmarks/peers.txt
 	@touch $@
 
 define pip_install
@@ -55,6 +69,6 @@ check_python = import sys, importlib.util as u; \
 	all(map(u.find_spec, ("venv", "ensurepip"))) or sys.exit("$(PYTHON) has no venv module: \
 	install it first (Debian and Ubuntu: apt install python3-venv)")
 
-.PHONY: help install quickstart bench test clean
+.PHONY: help install quickstart bench test test-peers clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:

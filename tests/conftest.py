@@ -5,6 +5,7 @@ import os
 import subprocess
 import sys
 from importlib.resources import files
+from importlib.util import find_spec
 from itertools import product
 from pathlib import Path
 
@@ -18,6 +19,10 @@ from bayesrnn.tasks.captions import data as captions
 from bayesrnn.training.checkpoints import CheckpointStore
 
 from .made_up import make_run, make_uncertainty, read_page  # noqa: F401 (fixtures)
+
+# Other libraries are in an environment of their own: `make test-peers`.
+if not all(map(find_spec, ("bayesian_torch", "blitz", "torchbayesian"))):
+    collect_ignore = ["peers"]
 
 # A busy machine must not fail a test: time limits are pytest's.
 settings.register_profile("patient", deadline=None)

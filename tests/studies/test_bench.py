@@ -29,8 +29,7 @@ def small_bench(monkeypatch):
 
     monkeypatch.setattr(module, "make_step", make_step)
     monkeypatch.setattr(time, "perf_counter", lambda: now[0])
-    monkeypatch.setattr(module, "_peak_memories", lambda names: {n: len(n) for n in names})
-    monkeypatch.setattr(module, "installed_rivals", list)
+    monkeypatch.setattr(module, "_peak_memories", lambda names, _: {n: len(n) for n in names})
     return calls
 
 

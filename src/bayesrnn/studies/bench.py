@@ -10,13 +10,13 @@ from pathlib import Path
 from typing import Any
 
 import torch
+from torch import Tensor
 
 from bayesrnn.data.vocabulary import Vocabulary
 from bayesrnn.errors import ConfigError, MissingExtraError
 from bayesrnn.methods import METHODS
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.runs.start import make_trainer
-from bayesrnn.studies.rivals import RIVALS, installed_rivals
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.task import LanguageModelTask
 from bayesrnn.training.process import keep_freed_memory
@@ -26,25 +26,46 @@ VOCABULARY, BATCH, UNROLL = 10_000, 20, 35
 
 Step = Callable[[], object]
 
+#: From a name and an empty folder to a function that trains one step of what has that name.
+MakeStep = Callable[[str, Path], Step]
+
 
 def bench(
     steps: int, threads: int | None = None, methods: Sequence[str] = ()
 ) -> dict[str, dict[str, float]]:
     """Time and memory of a training step at medium size, as ratios to `plain`.
 
-    Methods take turns, so that a busy moment of the machine hits all alike. A turn is two steps:
+    methods: which of them, beside `plain`; all that are installed, if none is named.
+    """
+    if threads is not None:
+        torch.set_num_threads(threads)
+    return measure_training(method_names(methods), make_step, steps)
+
+
+def method_names(wanted: Sequence[str]) -> list[str]:
+    """`plain` and the methods that are wanted, all if none is named."""
+    unknown = [name for name in wanted if name not in METHODS]
+    if unknown:
+        raise ConfigError(f"--methods has {', '.join(unknown)}; there are: {', '.join(METHODS)}")
+    return [name for name in METHODS if not wanted or name in ("plain", *wanted)]
+
+
+def measure_training(
+    names: Sequence[str], make_step: MakeStep, steps: int, slow: Sequence[str] = ()
+) -> dict[str, dict[str, float]]:
+    """Time and memory of a training step of each, as ratios to `plain`; shown as a table.
+
+    They take turns, so that a busy moment of the machine hits all alike. A turn is two steps:
     methods may share work between two minibatches. The median turn counts. Memory is what a
     process needs at its peak beyond what it had before the network was made.
 
-    methods: which of them, beside `plain`; all that are installed, if none is named.
+    make_step: is called in processes of their own as well, so it has to be a module's function.
+    slow: those of which one measured turn has to do.
     """
     if steps < 2:
         raise ConfigError(f"--steps is {steps}; it has to be 2 or more")
-    if threads is not None:
-        torch.set_num_threads(threads)
-    seconds = _measure_seconds(_names(methods), max(1, steps // 2))
-    names = list(seconds)
-    memory = _peak_memories(names)
+    seconds = _measure_seconds(names, make_step, max(1, steps // 2), slow)
+    memory = _peak_memories(list(seconds), make_step)
     result = {
         name: {
             "ratio": seconds["plain"] / seconds[name],
@@ -52,21 +73,15 @@ def bench(
             "seconds": seconds[name],
             "megabytes": memory[name],
         }
-        for name in names
+        for name in seconds
     }
     _print(result, steps)
     return result
 
 
-def _names(wanted: Sequence[str]) -> list[str]:
-    there = [*METHODS, *installed_rivals()]
-    unknown = [name for name in wanted if name not in there]
-    if unknown:
-        raise ConfigError(f"--methods has {', '.join(unknown)}; there are: {', '.join(there)}")
-    return [name for name in there if not wanted or name in ("plain", *wanted)]
-
-
-def _measure_seconds(names: list[str], turns: int) -> dict[str, float]:
+def _measure_seconds(
+    names: Sequence[str], make_step: MakeStep, turns: int, slow: Sequence[str]
+) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         runners: dict[str, Step] = {}
         for name in names:
@@ -78,23 +93,20 @@ def _measure_seconds(names: list[str], turns: int) -> dict[str, float]:
         with progress_bar((turns + 1) * len(runners), " turns", "measuring") as bar:
             for turn in range(turns + 1):
                 for name, step in runners.items():
-                    if name in RIVALS and turn > 1:
-                        continue  # minutes a step: one measured turn has to do
+                    bar.update()
+                    if name in slow and turn > 1:
+                        continue
                     start = time.perf_counter()
                     step()
                     step()
                     if turn:  # the first one warms up
                         times[name].append((time.perf_counter() - start) / 2)
-                    bar.update()
     return {name: statistics.median(values) for name, values in times.items()}
 
 
 def make_step(name: str, folder: Path) -> Step:
-    """A function that trains one step of a method, or of another library, at medium size."""
-    generator = torch.Generator().manual_seed(1)
-    text = torch.randint(VOCABULARY, (400 * BATCH * UNROLL,), generator=generator)
-    if name in RIVALS:
-        return RIVALS[name](text, VOCABULARY, BATCH, UNROLL)
+    """A function that trains one step of a method at medium size."""
+    text = random_text()
     words = tuple(f"w{number}" for number in range(VOCABULARY))
     corpus = Corpus("benchmark", Vocabulary(words), text, text[:1000], text[:1000])
     task = LanguageModelTask()
@@ -104,16 +116,22 @@ def make_step(name: str, folder: Path) -> Step:
     return make_trainer(task, config, corpus, RunDirectory(folder), torch.device("cpu")).step
 
 
-def _peak_memories(names: list[str]) -> dict[str, float]:
+def random_text() -> Tensor:
+    """The words that are trained on; which they are does not change the work."""
+    generator = torch.Generator().manual_seed(1)
+    return torch.randint(VOCABULARY, (400 * BATCH * UNROLL,), generator=generator)
+
+
+def _peak_memories(names: Sequence[str], make_step: MakeStep) -> dict[str, float]:
     context = multiprocessing.get_context("spawn")
     memory = {}
     for name in names:
         with context.Pool(1) as pool:
-            memory[name] = pool.apply(_peak_memory, (name, torch.get_num_threads()))
+            memory[name] = pool.apply(_peak_memory, (name, make_step, torch.get_num_threads()))
     return memory
 
 
-def _peak_memory(name: str, threads: int) -> float:
+def _peak_memory(name: str, make_step: MakeStep, threads: int) -> float:
     """Megabytes that training needs at its peak; runs in a process of its own."""
     keep_freed_memory()
     torch.set_num_threads(threads)
@@ -148,6 +166,3 @@ def _print(result: dict[str, dict[str, Any]], steps: int) -> None:
             f"{name:20}{row['ratio']:7.2f}x{row['memory_ratio']:7.2f}x"
             f"{row['seconds']:9.3f}{row['megabytes']:7.0f}"
         )
-    for name in result:
-        if name in RIVALS:
-            print(f"{name}: {RIVALS[name].note}")
