@@ -5,10 +5,50 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayesrnn.data.batches import TrainingBatches, evaluation_batches
+from bayesrnn.data.batches import (
+    Examples,
+    Sequences,
+    ShuffledBatches,
+    TrainingBatches,
+    evaluation_batches,
+)
 from bayesrnn.errors import ConfigError, CorpusError
 
 SIZES = st.integers(1, 9)
+
+
+class Numbers(Examples[list[int]]):
+    noun = "numbers"
+
+    def __len__(self):
+        return 7
+
+    def batch(self, chosen):
+        return chosen.tolist()
+
+
+class Lines(Sequences[list[int]]):
+    noun = "lines"
+    block = 2
+
+    def batch(self, chosen):
+        return chosen.tolist()
+
+
+def test_orders_stay_what_they_were():
+    """A run that is resumed by another version of the program goes on in the same order."""
+    assert list(ShuffledBatches(Numbers(), 2, seed=1, epoch=2)) == [[4, 5], [2, 6], [3, 0]]
+    lengths = torch.tensor([3, 1, 4, 1, 5, 9, 2, 6, 5, 3, 5])
+    lines = Lines(torch.arange(44), lengths.cumsum(0) - lengths, lengths)
+    expected = [[8, 4], [0, 2], [1, 6], [3, 10], [7, 5]]
+    assert list(ShuffledBatches(lines, 2, seed=1, epoch=2)) == expected
+
+
+def test_examples_count_once_each():
+    batches = ShuffledBatches(Numbers(), 2, seed=1, epoch=2)
+    assert [batches.length(number) for number in range(len(batches))] == [1, 1, 1]
+    with pytest.raises(CorpusError, match=r"are 7 numbers .* needs 8; give more numbers or"):
+        ShuffledBatches(Numbers(), 8, seed=1, epoch=2)
 
 
 def test_rows_are_contiguous_and_targets_come_next():

@@ -1,16 +1,21 @@
-"""Cutting a stream of tokens into `[time, batch]` pieces, for training and for evaluation."""
+"""Minibatches: of examples in random order, and of a stream of tokens cut into pieces."""
 
 from __future__ import annotations
 
 import zlib
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
-from typing import NamedTuple
+from dataclasses import dataclass, fields, replace
+from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from bayesrnn.errors import ConfigError, CorpusError
+
+T = TypeVar("T")
+AnySequences = TypeVar("AnySequences", bound="Sequences[Any]")
 
 
 class Batch(NamedTuple):
@@ -28,8 +33,39 @@ class EvaluationBatch(NamedTuple):
     mask: Tensor
 
 
-class TrainingBatches:
+class EpochBatches(ABC, Generic[T]):
     """The minibatches of one epoch, in order and by number.
+
+    sequences: how many sequences, or examples, lie side by side in each.
+    steps: as how many each of them counts.
+    """
+
+    def __init__(self, count: int, sequences: int, steps: int) -> None:
+        self._count, self.sequences, self.steps = count, sequences, steps
+
+    def length(self, number: int) -> float:
+        """How many predictions a minibatch has for each sequence, on average."""
+        del number
+        return self.steps
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __getitem__(self, number: int) -> T:
+        if not 0 <= number < self._count:
+            raise IndexError(f"minibatch {number} of {self._count}")
+        return self._minibatch(number)
+
+    def __iter__(self) -> Iterator[T]:
+        return (self[number] for number in range(self._count))
+
+    @abstractmethod
+    def _minibatch(self, number: int) -> T:
+        """The minibatch of a number that exists."""
+
+
+class TrainingBatches(EpochBatches[Batch]):
+    """A stream of tokens, in order.
 
     The stream is cut into `batch_size` contiguous rows, which are walked side by side `unroll`
     tokens at a time, so that the recurrent state after minibatch i is the one that minibatch i + 1
@@ -39,10 +75,8 @@ class TrainingBatches:
     def __init__(self, stream: Tensor, batch_size: int, unroll: int) -> None:
         _require_positive(batch_size=batch_size, unroll=unroll)
         length = len(stream) // batch_size
-        self.sequences = batch_size
-        self.steps = unroll
-        self._count = max(length - 1, 0) // unroll
-        if not self._count:
+        super().__init__(max(length - 1, 0) // unroll, batch_size, unroll)
+        if not len(self):
             raise CorpusError(
                 f"the training text has {len(stream):,} tokens, but one minibatch of {batch_size} "
                 f"rows of {unroll} tokens needs {batch_size * (unroll + 1):,}; "
@@ -50,22 +84,103 @@ class TrainingBatches:
             )
         self._columns = stream[: batch_size * length].view(batch_size, length).t().contiguous()
 
-    def length(self, number: int) -> float:
-        """As many predictions for each sequence in every minibatch."""
-        del number
-        return self.steps
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, number: int) -> Batch:
-        if not 0 <= number < self._count:
-            raise IndexError(f"minibatch {number} of {self._count}")
+    def _minibatch(self, number: int) -> Batch:
         start, stop = number * self.steps, (number + 1) * self.steps
         return Batch(self._columns[start:stop], self._columns[start + 1 : stop + 1])
 
-    def __iter__(self) -> Iterator[Batch]:
-        return (self[number] for number in range(self._count))
+
+class Examples(ABC, Generic[T]):
+    """Examples that can be learnt from in any order, as minibatches T."""
+
+    #: What they are, in the plural.
+    noun: ClassVar[str]
+
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def batch(self, chosen: Tensor) -> T:
+        """The examples with these numbers, side by side."""
+
+    def shuffled(self, batch_size: int, generator: torch.Generator) -> Tensor:
+        """The numbers `[minibatches, batch_size]` of the examples in random order."""
+        count = len(self) // batch_size
+        order = torch.randperm(len(self), generator=generator)
+        return order[: count * batch_size].view(count, batch_size)
+
+    def length(self, chosen: Tensor) -> float:
+        """How many predictions there are for each of these examples, on average."""
+        del chosen
+        return 1
+
+
+@dataclass(frozen=True)
+class Sequences(Examples[T]):
+    """Examples that are sequences of words, of any lengths; those of like length are read together.
+
+    words: int64 `[words]`, those of all sequences.
+    starts, lengths: int64 `[sequences]`, where a sequence begins, and its words that count.
+    """
+
+    #: Minibatches sorted by length together.
+    block: ClassVar[int] = 16
+
+    words: Tensor
+    starts: Tensor
+    lengths: Tensor
+
+    def __len__(self) -> int:
+        return len(self.lengths)
+
+    def shuffled(self, batch_size: int, generator: torch.Generator) -> Tensor:
+        """The numbers `[minibatches, batch_size]`: sequences of like length share a minibatch.
+
+        So few words are read for nothing. Sequences are shuffled, sorted by length within blocks
+        of some minibatches, and the minibatches shuffled again. A block is to be large enough to
+        find sequences of like length, and small enough that a minibatch is another one in every
+        epoch.
+        """
+        shuffled, lengths = super().shuffled(batch_size, generator), self.lengths.cpu()
+        blocks = torch.split(shuffled.flatten(), self.block * batch_size)
+        like = torch.cat([block[lengths[block].argsort(stable=True)] for block in blocks])
+        order = torch.randperm(len(shuffled), generator=generator)
+        return like.view(shuffled.shape)[order].to(self.lengths.device)
+
+    def by_length(self, batch_size: int) -> Iterator[Tensor]:
+        """The numbers of all sequences, the short ones first."""
+        _require_positive(batch_size=batch_size)
+        return iter(torch.split(self.lengths.argsort(stable=True), batch_size))
+
+    def to(self: AnySequences, device: torch.device) -> AnySequences:
+        """The same sequences on a device."""
+        parts = {field.name: getattr(self, field.name).to(device) for field in fields(self)}
+        return replace(self, **parts)
+
+
+class ShuffledBatches(EpochBatches[T]):
+    """Examples in random order, each at most once.
+
+    The order is a pure function of `seed` and `epoch`, so a run that is resumed sees the same. The
+    tail that does not fill a minibatch is left out of this epoch; it is another one in the next.
+    """
+
+    def __init__(self, examples: Examples[T], batch_size: int, seed: int, epoch: int) -> None:
+        _require_positive(batch_size=batch_size)
+        if len(examples) < batch_size:
+            raise CorpusError(
+                f"there are {len(examples):,} {examples.noun} to train on, but one minibatch needs "
+                f"{batch_size:,}; give more {examples.noun} or a smaller --batch-size"
+            )
+        super().__init__(len(examples) // batch_size, batch_size, steps=1)
+        self._chosen = examples.shuffled(batch_size, shuffling(seed, epoch))
+        self._examples = examples
+
+    def length(self, number: int) -> float:
+        """How many predictions a minibatch has for each example, on average."""
+        return self._examples.length(self._chosen[number])
+
+    def _minibatch(self, number: int) -> T:
+        return self._examples.batch(self._chosen[number])
 
 
 def evaluation_batches(stream: Tensor, streams: int, unroll: int) -> Iterator[EvaluationBatch]:
@@ -104,25 +219,6 @@ def shuffling(seed: int, epoch: int) -> torch.Generator:
             raise ConfigError(f"{name} is {number}; it has to be 0 or more")
     mixed = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(b"shuffle"), epoch))
     return torch.Generator().manual_seed(int(mixed.generate_state(1, np.uint64)[0]))
-
-
-def by_like_length(
-    lengths: Tensor, batch_size: int, generator: torch.Generator, block: int = 16
-) -> Tensor:
-    """The numbers `[minibatches, batch_size]` of sequences of these lengths, for one epoch.
-
-    Sequences of like length share a minibatch, so that few words are read for nothing: they are
-    shuffled, sorted by length within blocks of `block` minibatches, and the minibatches shuffled
-    again. A block is to be large enough to find sequences of like length, and small enough that a
-    minibatch is another one in every epoch. The tail that does not fill a minibatch is left out.
-    """
-    count = len(lengths) // batch_size
-    shuffled = torch.randperm(len(lengths), generator=generator)[: count * batch_size]
-    on_cpu = lengths.cpu()
-    blocks = torch.split(shuffled, block * batch_size)
-    like = torch.cat([block[on_cpu[block].argsort(stable=True)] for block in blocks])
-    order = torch.randperm(count, generator=generator)
-    return like.view(count, batch_size)[order].to(lengths.device)
 
 
 def _require_positive(**numbers: int) -> None:

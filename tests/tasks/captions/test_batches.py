@@ -5,9 +5,10 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bayesrnn.data.batches import ShuffledBatches
 from bayesrnn.data.vocabulary import Vocabulary
 from bayesrnn.errors import ConfigError, CorpusError
-from bayesrnn.tasks.captions.batches import CaptionBatches, EncodedCaptions
+from bayesrnn.tasks.captions.batches import EncodedCaptions
 from bayesrnn.tasks.captions.data import CaptionedImages, load_flickr8k
 
 VOCABULARY = Vocabulary(("<unk>", "a", "b", "c", "<eos>"))
@@ -63,7 +64,7 @@ def test_by_hand():
 @given(all_images, st.integers(1, 5))
 def test_every_caption_once_by_length(own, size):
     data = encoded(*own)
-    batches = list(data.by_length(size))
+    batches = [data.batch(chosen) for chosen in data.by_length(size)]
     assert sorted(item for batch in batches for item in read_back(batch)) == sorted(expected(own))
     longest = [len(batch.mask) for batch in batches]
     assert longest == sorted(longest)
@@ -74,7 +75,7 @@ def test_an_epoch(own, size, seed, epoch):
     data = encoded(*own)
     if len(data) < size:
         return
-    batches = CaptionBatches(data, size, seed, epoch)
+    batches = ShuffledBatches(data, size, seed, epoch)
     assert (len(batches), batches.sequences, batches.steps) == (len(data) // size, size, 1)
     seen = [item for batch in batches for item in read_back(batch)]
     assert len(seen) == len(batches) * size
@@ -84,14 +85,14 @@ def test_an_epoch(own, size, seed, epoch):
     left = expected(own)
     for item in seen:
         left.remove(item)  # each at most once
-    again = CaptionBatches(data, size, seed, epoch)
+    again = ShuffledBatches(data, size, seed, epoch)
     assert seen == [item for number in range(len(again)) for item in read_back(again[number])]
 
 
 def test_every_seed_and_epoch_has_an_order_of_its_own():
     data = encoded(*[[tuple("abc"[: 1 + n % 3])] for n in range(40)])
     orders = {
-        tuple(row[0] for b in CaptionBatches(data, 4, seed, epoch) for row in read_back(b))
+        tuple(row[0] for b in ShuffledBatches(data, 4, seed, epoch) for row in read_back(b))
         for seed in range(6)
         for epoch in range(6)
     }
@@ -101,7 +102,7 @@ def test_every_seed_and_epoch_has_an_order_of_its_own():
 def test_lengths_come_in_no_order():
     data = encoded(*[[("a",) * (1 + n % 20)] for n in range(200)])
     for epoch in range(5):
-        longest = [len(batch.mask) for batch in CaptionBatches(data, 4, 0, epoch)]
+        longest = [len(batch.mask) for batch in ShuffledBatches(data, 4, 0, epoch)]
         assert longest != sorted(longest)
 
 
@@ -109,7 +110,7 @@ def test_the_tail_is_another_one_in_each_epoch():
     data = encoded(*[[("a",) * (1 + n)] for n in range(5)])
     left_out = set()
     for epoch in range(60):
-        seen = {row[0] for batch in CaptionBatches(data, 2, 0, epoch) for row in read_back(batch)}
+        seen = {row[0] for batch in ShuffledBatches(data, 2, 0, epoch) for row in read_back(batch)}
         left_out |= set(range(5)) - seen
     assert left_out == set(range(5))
 
@@ -118,7 +119,7 @@ def test_little_is_read_for_nothing(data_dir):
     found = load_flickr8k(data_dir)
     data = EncodedCaptions.encode(found.train, found.vocabulary)
     assert len(data) == 30_000
-    batches = CaptionBatches(data, 64, 0, 0)
+    batches = ShuffledBatches(data, 64, 0, 0)
     masks = [batch.mask for batch in batches]
     cells = sum(mask.numel() for mask in masks)
     assert 1 - sum(int(mask.sum()) for mask in masks) / cells < 0.04
@@ -135,13 +136,13 @@ def test_on_a_device():
 def test_numbers_that_cannot_be():
     data = encoded([("a",), ("b",)])
     with pytest.raises(ConfigError, match="batch size is 0; it has to be 1 or more"):
-        CaptionBatches(data, 0, 0, 0)
+        ShuffledBatches(data, 0, 0, 0)
     with pytest.raises(ConfigError, match="batch size is 0; it has to be 1 or more"):
         data.by_length(0)
     with pytest.raises(ConfigError, match="seed is -1; it has to be 0 or more"):
-        CaptionBatches(data, 1, -1, 0)
+        ShuffledBatches(data, 1, -1, 0)
     with pytest.raises(CorpusError, match=r"there are 2 captions to train on, but one .* needs 3"):
-        CaptionBatches(data, 3, 0, 0)
+        ShuffledBatches(data, 3, 0, 0)
     for number in (-1, 2):
         with pytest.raises(IndexError):
-            CaptionBatches(data, 1, 0, 0)[number]
+            ShuffledBatches(data, 1, 0, 0)[number]

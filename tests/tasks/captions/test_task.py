@@ -99,7 +99,7 @@ def test_validation_is_by_the_mean_weights(captions):
     assert isinstance(net, Bayesian)
     nll = tokens = 0.0
     with torch.no_grad():
-        for batch in problem.valid.by_length(1):
+        for batch in map(problem.valid.batch, problem.valid.by_length(1)):
             nll += caption_nll(made.mean(net), batch).item()
             tokens += batch.inputs.shape[0]
     found = problem.validate()

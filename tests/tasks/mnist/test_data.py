@@ -12,12 +12,12 @@ import torch
 from hypothesis import example, given
 from hypothesis import strategies as st
 
+from bayesrnn.data.batches import ShuffledBatches
 from bayesrnn.errors import BayesRNNError, ConfigError, CorpusError, MissingExtraError
 from bayesrnn.tasks.mnist import data as images
 from bayesrnn.tasks.mnist.data import (
     IMAGE_NAMES,
     ImageSet,
-    ShuffledBatches,
     available_images,
     load_images,
 )

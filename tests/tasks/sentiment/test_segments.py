@@ -1,8 +1,9 @@
 import pytest
 import torch
 
+from bayesrnn.data.batches import ShuffledBatches
 from bayesrnn.errors import ConfigError, CorpusError
-from bayesrnn.tasks.sentiment.segments import BucketedBatches, Segments
+from bayesrnn.tasks.sentiment.segments import Segments
 
 
 def made(lengths, longest=4, targets=None):
@@ -97,7 +98,7 @@ def chosen(batches):
 
 
 def test_an_epoch_has_each_segment_at_most_once(many):
-    batches = BucketedBatches(many, 32, seed=1, epoch=0)
+    batches = ShuffledBatches(many, 32, seed=1, epoch=0)
     assert len(batches) == 500 // 32
     assert (batches.sequences, batches.steps) == (32, 1)
     first_words = [word for batch in batches for word in batch.words[0].tolist()]
@@ -107,7 +108,7 @@ def test_an_epoch_has_each_segment_at_most_once(many):
 
 def test_the_order_depends_on_seed_and_epoch_alone(many):
     def order(seed, epoch):
-        return chosen(BucketedBatches(many, 32, seed, epoch))
+        return chosen(ShuffledBatches(many, 32, seed, epoch))
 
     assert order(1, 0) == order(1, 0)
     assert order(1, 0) != order(1, 1)
@@ -117,20 +118,20 @@ def test_the_order_depends_on_seed_and_epoch_alone(many):
 
 
 def test_a_minibatch_has_segments_of_like_length(many):
-    batches = list(BucketedBatches(many, 10, seed=1, epoch=0))
+    batches = list(ShuffledBatches(many, 10, seed=1, epoch=0))
     read = sum(batch.words.numel() for batch in batches)
     useful = sum(int(batch.lengths.sum()) for batch in batches)
     shuffled = torch.randperm(500, generator=torch.Generator().manual_seed(0)).view(-1, 10)
     without = sum(int(many.lengths[part].max()) * 10 for part in shuffled)
     assert read < 1.15 * useful
     assert without > 1.6 * useful
-    one_block = BucketedBatches(many, 32, seed=1, epoch=0)
+    one_block = ShuffledBatches(many, 32, seed=1, epoch=0)
     means = [batch.lengths.double().mean().item() for batch in one_block]
     assert means != sorted(means), "the short ones do not come first"
 
 
 def test_by_number_as_in_turn(many):
-    batches = BucketedBatches(many, 32, seed=1, epoch=3)
+    batches = ShuffledBatches(many, 32, seed=1, epoch=3)
     for number, batch in enumerate(batches):
         assert torch.equal(batches[number].words, batch.words)
     for number in (-1, len(batches)):
@@ -140,8 +141,8 @@ def test_by_number_as_in_turn(many):
 
 def test_too_few_segments_for_a_minibatch(many):
     with pytest.raises(CorpusError, match=r"500 segments .* needs 501; .* --batch-size"):
-        BucketedBatches(many, 501, seed=1, epoch=0)
+        ShuffledBatches(many, 501, seed=1, epoch=0)
     with pytest.raises(ConfigError, match="batch size is 0"):
-        BucketedBatches(many, 0, seed=1, epoch=0)
+        ShuffledBatches(many, 0, seed=1, epoch=0)
     with pytest.raises(ConfigError, match="epoch is -1"):
-        BucketedBatches(many, 32, seed=1, epoch=-1)
+        ShuffledBatches(many, 32, seed=1, epoch=-1)

@@ -51,18 +51,20 @@ def _log_probs(
 ) -> Tensor:
     """The log-probability of every word, float64, in the order in which captions are read."""
     found = []
-    for batch in captions.by_length(_BATCH):
+    for chosen in captions.by_length(_BATCH):
+        batch = captions.batch(chosen)
         logits, _ = network(batch.inputs, batch.features)
         nll = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="none")
         found.append(-nll[batch.mask.flatten()].double().cpu())
         if advance is not None:
-            advance(batch.inputs.shape[1])
+            advance(len(chosen))
     return torch.cat(found)
 
 
 def caption_minibatches(captions: EncodedCaptions, batch_size: int) -> Iterable[SummedMinibatch]:
     """Minibatches of captions, each with its summed loss, counted in words."""
-    for batch in captions.by_length(batch_size):
+    for chosen in captions.by_length(batch_size):
+        batch = captions.batch(chosen)
         yield _summed(batch), int(batch.mask.sum())
 
 

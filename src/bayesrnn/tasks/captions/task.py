@@ -13,6 +13,7 @@ import torch
 from torch import nn
 
 from bayesrnn.core.init import relative
+from bayesrnn.data.batches import ShuffledBatches
 from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.progress import say
@@ -24,7 +25,6 @@ from bayesrnn.runs.task import PERPLEXITY, Measure, OwnComparison, Task
 from bayesrnn.tasks.captions import ENTRY
 from bayesrnn.tasks.captions.batches import (
     CaptionBatch,
-    CaptionBatches,
     EncodedCaptions,
     captions_fingerprint,
 )
@@ -180,9 +180,9 @@ class CaptionProblem:
     method: Method[Any]
     net: nn.Module
 
-    def minibatches(self, epoch: int) -> CaptionBatches:
+    def minibatches(self, epoch: int) -> ShuffledBatches[CaptionBatch]:
         """The training captions in another order in every epoch."""
-        return CaptionBatches(self.train, self.batch_size, self.seed, epoch)
+        return ShuffledBatches(self.train, self.batch_size, self.seed, epoch)
 
     def objective(self, batch: CaptionBatch, state: Any) -> Objective:
         """The loss of a minibatch, summed over words and mean over captions; there is no state."""

@@ -1,22 +1,21 @@
-"""Images of digits by name, and the shuffled minibatches of an epoch."""
+"""Images of digits by name."""
 
 from __future__ import annotations
 
 import importlib.util
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import ClassVar, Final
 
 import numpy as np
 import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bayesrnn.data.batches import Batch, shuffling
+from bayesrnn.data.batches import Batch, Examples
 from bayesrnn.data.files import find_published, published_file, read_bytes
-from bayesrnn.errors import ConfigError, CorpusError, MissingExtraError
+from bayesrnn.errors import CorpusError, MissingExtraError
 
 IMAGE_NAMES: Final = ("mnist", "digits")
 
@@ -31,8 +30,10 @@ _PUT_BACK = "put the original file of MNIST there"
 
 
 @dataclass(frozen=True)
-class ImageSet:
+class ImageSet(Examples[Batch]):
     """Images, float32 `[examples, pixels]`, and what they show, int64 `[examples]`."""
+
+    noun: ClassVar[str] = "images"
 
     images: Tensor
     labels: Tensor
@@ -50,6 +51,10 @@ class ImageSet:
     def to(self, device: torch.device) -> ImageSet:
         """The same images on a device."""
         return ImageSet(self.images.to(device), self.labels.to(device))
+
+    def batch(self, chosen: Tensor) -> Batch:
+        """Inputs `[batch, pixels]` and targets `[batch]`."""
+        return Batch(self.images[chosen], self.labels[chosen])
 
 
 @dataclass(frozen=True)
@@ -159,43 +164,3 @@ def _digits() -> Images:
     order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(0))
     parts = (order[:-600], order[-600:-300], order[-300:])
     return Images("digits", 10, *(ImageSet(images[part], targets[part]) for part in parts))
-
-
-class ShuffledBatches:
-    """The minibatches of one epoch, by number: each example at most once, in random order.
-
-    The order is a pure function of `seed` and `epoch`, so a run that is resumed sees the same. The
-    tail that does not fill a minibatch is left out of this epoch; it is another one in the next.
-    """
-
-    def __init__(self, images: ImageSet, batch_size: int, seed: int, epoch: int) -> None:
-        if batch_size < 1:
-            raise ConfigError(f"batch size is {batch_size}; it has to be 1 or more")
-        self._count = len(images) // batch_size
-        if not self._count:
-            raise CorpusError(
-                f"there are {len(images):,} images to train on, but one minibatch needs "
-                f"{batch_size:,}; give more images or a smaller --batch-size"
-            )
-        self._order = torch.randperm(len(images), generator=shuffling(seed, epoch))
-        self._images = images
-        self.sequences = batch_size
-        self.steps = 1
-
-    def length(self, number: int) -> float:
-        """As many predictions for each sequence in every minibatch."""
-        del number
-        return self.steps
-
-    def __len__(self) -> int:
-        return self._count
-
-    def __getitem__(self, number: int) -> Batch:
-        """Inputs `[batch, pixels]` and targets `[batch]`."""
-        if not 0 <= number < self._count:
-            raise IndexError(f"minibatch {number} of {self._count}")
-        chosen = self._order[number * self.sequences : (number + 1) * self.sequences]
-        return Batch(self._images.images[chosen], self._images.labels[chosen])
-
-    def __iter__(self) -> Iterator[Batch]:
-        return (self[number] for number in range(self._count))

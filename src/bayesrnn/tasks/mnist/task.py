@@ -11,7 +11,7 @@ from torch import nn
 from torch.nn import functional as F
 
 from bayesrnn.core.init import absolute
-from bayesrnn.data.batches import Batch
+from bayesrnn.data.batches import Batch, ShuffledBatches
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import resolve
@@ -23,7 +23,6 @@ from bayesrnn.tasks.mnist.config import PIXELS, MnistConfig, mnist_defaults
 from bayesrnn.tasks.mnist.data import (
     Images,
     ImageSet,
-    ShuffledBatches,
     available_images,
     load_images,
 )
@@ -142,7 +141,7 @@ class DigitProblem:
     method: Method[Any]
     net: nn.Module
 
-    def minibatches(self, epoch: int) -> ShuffledBatches:
+    def minibatches(self, epoch: int) -> ShuffledBatches[Batch]:
         """The training images in another order in every epoch."""
         return ShuffledBatches(self.train, self.batch_size, self.seed, epoch)
 

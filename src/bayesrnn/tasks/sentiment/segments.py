@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
+from typing import ClassVar, NamedTuple
 
 import torch
 from torch import Tensor
 
-from bayesrnn.data.batches import by_like_length, shuffling
+from bayesrnn.data.batches import Sequences
 from bayesrnn.errors import ConfigError, CorpusError
 
 
@@ -25,18 +25,15 @@ class SegmentBatch(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Segments:
+class Segments(Sequences[SegmentBatch]):
     """The segments of some texts, in order.
 
-    words: int64 `[words]`, those of all texts one after the other.
-    starts, lengths: int64 `[segments]`, where a segment begins, and its words.
     texts: int64 `[segments]`, the number of the text that a segment is from.
     targets: `[texts]`, float64 for numbers, int64 for labels.
     """
 
-    words: Tensor
-    starts: Tensor
-    lengths: Tensor
+    noun: ClassVar[str] = "segments of text"
+
     texts: Tensor
     targets: Tensor
 
@@ -62,19 +59,12 @@ class Segments:
             torch.cat(list(texts)), long.cumsum(0) - long, long, torch.tensor(numbers), targets
         )
 
-    def __len__(self) -> int:
-        return len(self.lengths)
-
     def batch(self, chosen: Tensor) -> SegmentBatch:
         """The segments with these numbers, side by side."""
         starts, lengths = self.starts[chosen], self.lengths[chosen]
         step = torch.arange(int(lengths.max()), device=starts.device)
         places = (starts + step[:, None]).clamp(max=len(self.words) - 1)
         return SegmentBatch(self.words[places], lengths, self.targets[self.texts[chosen]])
-
-    def by_length(self, batch_size: int) -> Iterator[Tensor]:
-        """The numbers of all segments, those of like length together."""
-        return iter(torch.split(self.lengths.argsort(stable=True), batch_size))
 
     def mean_by_text(self, values: Tensor) -> Tensor:
         """The mean over the segments of each text of `values` `[segments, ...]`."""
@@ -99,49 +89,3 @@ class Segments:
     def with_targets(self, targets: Tensor) -> Segments:
         """The same segments with other targets for their texts."""
         return replace(self, targets=targets)
-
-    def to(self, device: torch.device) -> Segments:
-        """The same segments on a device."""
-        parts = (self.words, self.starts, self.lengths, self.texts, self.targets)
-        return Segments(*(part.to(device) for part in parts))
-
-
-class BucketedBatches:
-    """The minibatches of one epoch, by number: each segment at most once, in random order.
-
-    Segments of like length share a minibatch, so that few words are read for nothing: the segments
-    are shuffled, sorted by length within blocks of some minibatches, and the minibatches shuffled
-    again. All is a pure function of `seed` and `epoch`, so a run that is resumed sees the same.
-    The tail that does not fill a minibatch is left out of this epoch; it is another one in the
-    next.
-    """
-
-    def __init__(self, segments: Segments, batch_size: int, seed: int, epoch: int) -> None:
-        if batch_size < 1:
-            raise ConfigError(f"batch size is {batch_size}; it has to be 1 or more")
-        count = len(segments) // batch_size
-        if not count:
-            raise CorpusError(
-                f"there are {len(segments):,} segments of text to train on, but one minibatch "
-                f"needs {batch_size:,}; give more texts or a smaller --batch-size"
-            )
-        self._chosen = by_like_length(segments.lengths, batch_size, shuffling(seed, epoch))
-        self._segments = segments
-        self.sequences = batch_size
-        self.steps = 1
-
-    def length(self, number: int) -> float:
-        """As many predictions for each sequence in every minibatch."""
-        del number
-        return self.steps
-
-    def __len__(self) -> int:
-        return len(self._chosen)
-
-    def __getitem__(self, number: int) -> SegmentBatch:
-        if not 0 <= number < len(self):
-            raise IndexError(f"minibatch {number} of {len(self)}")
-        return self._segments.batch(self._chosen[number])
-
-    def __iter__(self) -> Iterator[SegmentBatch]:
-        return (self[number] for number in range(len(self)))

@@ -14,6 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesrnn.core.init import relative
+from bayesrnn.data.batches import ShuffledBatches
 from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.progress import say
@@ -34,7 +35,7 @@ from bayesrnn.tasks.sentiment.evaluate import (
 from bayesrnn.tasks.sentiment.metrics import text_metrics
 from bayesrnn.tasks.sentiment.model import TextReader
 from bayesrnn.tasks.sentiment.predictions import segment_nll
-from bayesrnn.tasks.sentiment.segments import BucketedBatches, SegmentBatch, Segments
+from bayesrnn.tasks.sentiment.segments import SegmentBatch, Segments
 from bayesrnn.tasks.sentiment.trained import TARGET_FILE, TrainedReader, reviews_of
 from bayesrnn.uncertainty.draws import Draws
 
@@ -175,9 +176,9 @@ class SentimentProblem:
     method: Method[Any]
     net: nn.Module
 
-    def minibatches(self, epoch: int) -> BucketedBatches:
+    def minibatches(self, epoch: int) -> ShuffledBatches[SegmentBatch]:
         """The training segments in another order in every epoch."""
-        return BucketedBatches(self.train, self.batch_size, self.seed, epoch)
+        return ShuffledBatches(self.train, self.batch_size, self.seed, epoch)
 
     def objective(self, batch: SegmentBatch, state: Any) -> Objective:
         """The mean loss of a minibatch; there is no state."""
