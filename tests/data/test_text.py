@@ -2,7 +2,6 @@ from __future__ import annotations
 
 import gzip
 import itertools
-import time
 
 import pytest
 from hypothesis import given
@@ -126,16 +125,13 @@ def test_line_wrapping_does_not_matter(words):
     assert sentence_tokens("\n".join(words)) == sentence_tokens(" ".join(words))
 
 
-@pytest.mark.parametrize("unit", ["a", " ", "word ", "1,", ".", "a.", "-a", '"', "<un", "Mr.", "'"])
-def test_one_huge_line_takes_linear_time(unit):
-    def seconds(size: int) -> float:
-        text = unit * (size // len(unit))
-        start = time.perf_counter()
-        sentence_tokens(text)
-        return time.perf_counter() - start
-
-    sentence_tokens("warm up")
-    assert seconds(1_000_000) < 40 * seconds(100_000) + 0.5
+@pytest.mark.parametrize("unit", ["a", " ", "word ", "1,", "a.", "-a", '"', "<un", "Mr.", "'"])
+def test_one_huge_line(unit):
+    """A pattern that tries again from every place would not come to the end of it."""
+    text = unit * (2_000_000 // len(unit))
+    words = [token for token in sentence_tokens(text) if token != EOS]
+    assert "".join(words) == text.lower().replace(" ", "")
+    assert sentence_tokens("." * 2_000_000) == ["...", EOS]
 
 
 @pytest.mark.parametrize(

@@ -1,11 +1,13 @@
 """Training that is stopped in every way, and goes on as if nothing had happened."""
 
 import json
-import random
+import os
 import re
 import resource
 import shutil
 import signal
+import subprocess
+import sys
 import time
 
 import pytest
@@ -19,13 +21,41 @@ from ..conftest import model_hash
 ALWAYS = ("--save-minutes", "0.000001")
 
 
-def wait_for_step(process, run, step):
-    """Wait until a checkpoint of `step` or later is saved, or the process ended."""
-    while process.poll() is None:
-        last = run / "last"
-        if last.exists() and int(last.read_text() or 0) >= step:
-            return
-        time.sleep(0.002)
+#: The program in a process that sends itself a signal when it calls a function for the n-th time.
+STOPPING = """
+import importlib, os, sys
+from bayesrnn.cli.main import main
+
+place, left, number = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
+module, owner, name = place.split(":")
+owner = getattr(importlib.import_module(module), owner)
+function = getattr(owner, name)
+
+def counted(*arguments, **options):
+    global left
+    left -= 1
+    if not left:
+        os.kill(os.getpid(), number)
+    return function(*arguments, **options)
+
+setattr(owner, name, counted)
+sys.exit(main(sys.argv[4:]))
+"""
+
+STEP = "bayesrnn.training.loop:Trainer:step"
+SAVE = "bayesrnn.training.checkpoints:CheckpointStore:save"
+LOG = "bayesrnn.training.run_directory:MetricsLog:append"
+
+
+def stopped(number, place, call, arguments):
+    """Run the program to the given call of a function, where the signal comes."""
+    process = subprocess.run(
+        [sys.executable, "-c", STOPPING, place, str(call), str(int(number)), *map(str, arguments)],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    return process.returncode, process.stderr
 
 
 @pytest.fixture(params=["bbb", "dropout", "sharpened"])
@@ -41,20 +71,18 @@ def epoch_records(run):
     return [record for record in map(json.loads, lines) if record["kind"] == "epoch"]
 
 
-def test_killed_at_random_moments_and_resumed(uninterrupted, start, program, tmp_path):
+def test_killed_again_and_again_and_resumed(uninterrupted, program, tmp_path):
+    """Before a step, between a step and its checkpoint, between an epoch and its record."""
     arguments, expected, whole = uninterrupted
     run = tmp_path / "killed"
-    chance = random.Random(1)
-    total = CheckpointStore(whole).load("last").step
-    kills = 0
-    for part in range(1, 4):
-        process = start(*arguments, *ALWAYS, "--resume", "--out", run)
-        wait_for_step(process, run, chance.randrange(total * part // 4, total * (part + 1) // 4))
-        time.sleep(chance.random() * 0.02)
-        kills += process.poll() is None
-        process.kill()
-        process.wait()
-    assert kills >= 2
+    steps = CheckpointStore(whole).load("last").step
+    begun = []
+    for place, call in ((STEP, steps // 4), (SAVE, steps // 4), (LOG, 1), (STEP, 2)):
+        given = [*arguments, *ALWAYS, "--resume", "--out", run]
+        assert stopped(signal.SIGKILL, place, call, given)[0] == -signal.SIGKILL
+        begun.append(CheckpointStore(run).load("last").step)
+    assert begun == sorted(set(begun)), "each goes on from where the one before came to"
+    assert begun[-1] < steps
     code, _, errors = program(*arguments, "--resume", "--out", run)
     assert code == 0, errors
     assert model_hash(run) == expected
@@ -62,19 +90,16 @@ def test_killed_at_random_moments_and_resumed(uninterrupted, start, program, tmp
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_signals_save_and_exit_cleanly(number, uninterrupted, start, program, tmp_path):
+def test_signals_save_and_exit_cleanly(number, uninterrupted, program, tmp_path):
     arguments, expected, whole = uninterrupted
     run = tmp_path / "stopped"
-    process = start(*arguments, *ALWAYS, "--out", run)
-    wait_for_step(process, run, CheckpointStore(whole).load("last").step // 2)
-    process.send_signal(number)
-    _, errors = process.communicate()
-    assert process.returncode == 128 + number
-    assert "saved" in errors
+    half = CheckpointStore(whole).load("last").step // 2
+    code, errors = stopped(number, STEP, half, [*arguments, "--out", run])
+    assert code == 128 + number
+    assert f"after {half} steps; everything is saved" in errors
     assert "--resume" in errors
     assert "Traceback" not in errors
-    stopped_after = int(re.search(r"after (\d+) steps", errors).group(1))
-    assert CheckpointStore(run).load("last").step == stopped_after
+    assert CheckpointStore(run).load("last").step == half
     code, _, errors = program(*arguments, "--resume", "--out", run)
     assert code == 0, errors
     assert model_hash(run) == expected
@@ -84,7 +109,9 @@ def test_a_second_process_is_refused(train_arguments, start, program, tmp_path):
     run = tmp_path / "run"
     arguments = [*train_arguments, "--epochs", "1000", *ALWAYS, "--out", run]
     process = start(*arguments)
-    wait_for_step(process, run, 1)
+    while not (run / "last").exists():
+        assert process.poll() is None
+        time.sleep(0.01)
     code, _, errors = program(*arguments, "--resume")
     assert code == 1
     assert f"pid {process.pid}" in errors
@@ -96,10 +123,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_whole(
 ):
     run = tmp_path / "run"
     arguments = [*train_arguments, "--epochs", "2", "--resume", "--out", run]
-    process = start(*arguments, *ALWAYS)
-    wait_for_step(process, run, 5)
-    process.kill()
-    process.wait()
+    assert stopped(signal.SIGKILL, STEP, 6, [*arguments, *ALWAYS])[0] == -signal.SIGKILL
     before = CheckpointStore(run).load("last")
 
     def small_files_only():
@@ -117,14 +141,15 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_whole(
 
 def test_a_diverging_run_is_stopped_and_not_saved(train_arguments, program, tmp_path):
     run = tmp_path / "run"
-    wild = ["--method", "plain", "--lr", "1e38", "--clip", "0", *ALWAYS]
+    wild = ["--method", "plain", "--lr", "1e36", "--clip", "0", *ALWAYS]
     code, _, errors = program(*train_arguments, *wild, "--out", run)
     assert code == 1
-    assert "step" in errors
     assert "--lr" in errors
-    store = CheckpointStore(run)
-    if store.exists():  # the first steps may still be finite
-        assert all(tensor.isfinite().all() for tensor in store.load("last").model.values())
+    diverged = int(re.search(r"at step (\d+) ", errors).group(1))
+    assert diverged > 1, "the first one is taken with sane weights"
+    last = CheckpointStore(run).load("last")
+    assert last.step == diverged - 1
+    assert all(tensor.isfinite().all() for tensor in last.model.values())
 
 
 def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again_as_it_was_meant(
