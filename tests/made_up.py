@@ -11,8 +11,9 @@ import pytest
 from bayesrnn.runs.summary import RunSummary, read_summary
 from bayesrnn.tasks import task_of
 from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty, ShiftFigures, StreamFigures
+from bayesrnn.uncertainty.bootstrap import Interval
 from bayesrnn.uncertainty.calibration import Reliability
-from bayesrnn.uncertainty.detection import Detection, Interval
+from bayesrnn.uncertainty.detection import Detection
 from bayesrnn.uncertainty.selective import RiskCoverage
 
 

@@ -221,25 +221,19 @@ def test_calibration_error_of_a_diverged_network_is_nan():
 
 @pytest.mark.parametrize("shapes", [((3,), (2,)), ((2, 2), (2, 2)), ((), ())])
 def test_shapes_that_do_not_fit(shapes):
-    with pytest.raises(ConfigError, match=r"the shape .* and correct .*; both have to be"):
+    with pytest.raises(ConfigError, match=r"the shape .* and correct .*; each has to be"):
         reliability(torch.full(shapes[0], 0.5), torch.ones(shapes[1]))
 
 
 @pytest.mark.parametrize("value", [-0.01, 1.01, math.nan, math.inf, -math.inf])
 @pytest.mark.parametrize("equal_mass", [False, True])
 def test_confidence_that_is_no_probability(value, equal_mass):
-    with pytest.raises(ConfigError, match=r"confidence goes from .* between 0 and 1"):
+    with pytest.raises(ConfigError, match=r"confidence (goes from .* between 0 and 1|is NaN or)"):
         reliability(double([0.5, value, 0.7]), torch.ones(3), equal_mass=equal_mass)
 
 
-@pytest.mark.parametrize("value", [2.0, -1.0, 0.5, math.nan])
-def test_correct_that_is_neither_right_nor_wrong(value):
-    with pytest.raises(ConfigError, match="other than 0 and 1"):
-        reliability(double([0.5, 0.5]), torch.tensor([1, value]))
-
-
 def test_nothing_to_sort():
-    with pytest.raises(CorpusError, match="no answers"):
+    with pytest.raises(CorpusError, match="no examples"):
         reliability(torch.zeros(0), torch.zeros(0))
 
 

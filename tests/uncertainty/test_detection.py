@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from bayesrnn.errors import ConfigError, CorpusError
-from bayesrnn.uncertainty.detection import Interval, detection, window_means
+from bayesrnn.uncertainty.bootstrap import Interval
+from bayesrnn.uncertainty.detection import detection, require_window, window_means
 
 # The package exports the function of this name, which hides the module.
 module = importlib.import_module("bayesrnn.uncertainty.detection")
@@ -117,14 +118,14 @@ def test_infinite_scores_are_scores():
 def test_intervals_against_slow_resampling(monkeypatch, cells, rounded):
     # The counts that were drawn, written out as scores and given to scikit-learn.
     regular, shifted = scores(25, 40, 5, rounded=rounded)
-    seen, figures = [], module._figures
+    seen, figures = [], module._metrics
 
     def noting(*counts):
         seen.append(counts)
         return figures(*counts)
 
     monkeypatch.setattr(module, "SLICE", cells)
-    monkeypatch.setattr(module, "_figures", noting)
+    monkeypatch.setattr(module, "_metrics", noting)
     found = detection(regular, shifted, seeded(1), bootstrap=60, level=0.8)
     thresholds = np.unique(np.concatenate([regular, shifted]))[::-1]
     given_counts, *slices = seen
@@ -144,16 +145,6 @@ def test_intervals_against_slow_resampling(monkeypatch, cells, rounded):
     low, high = np.percentile(slow, [10, 90], axis=0)
     for name, expected in zip(FIGURES, zip(low, high, strict=True), strict=True):
         assert getattr(found, name)[1:] == pytest.approx(expected, rel=1e-9)
-
-
-def test_a_resample_draws_with_replacement_and_evenly():
-    # Of n windows, each is drawn Binomial(n, 1/n) times; two of them go against each other.
-    size, n = 20_000, 8
-    counts = module._resample(torch.arange(n), n, size, seeded()).double()
-    assert (counts.sum(1) == n).all()
-    assert counts.mean(0).tolist() == pytest.approx([1] * n, abs=5 / math.sqrt(size))
-    expected = torch.eye(n, dtype=torch.double) - 1 / n
-    torch.testing.assert_close(counts.T.cov(), expected, atol=0.06, rtol=0)
 
 
 def test_the_width_of_the_interval_is_that_of_delong():
@@ -229,34 +220,18 @@ def test_windows_of_a_text_that_is_not_contiguous():
 
 
 def test_windows_that_do_not_fit():
-    with pytest.raises(
-        ConfigError,
-        match="--window is 50, but the text has only 30 words to foresee",
-    ):
-        window_means(torch.zeros(30), 50)
-    for window in (0, -2):
-        with pytest.raises(ConfigError, match=f"--window is {window}; it has to be 1 or more"):
-            window_means(torch.zeros(30), window)
-    with pytest.raises(ConfigError, match=r"shape \[3, 4\]; they have to be \[words\]"):
-        window_means(torch.zeros(3, 4), 2)
+    require_window(50, 50)
+    with pytest.raises(ConfigError, match="is 50, but the text has only 30 words to foresee"):
+        require_window(30, 50)
 
 
 def test_scores_that_cannot_be():
     fine = torch.arange(4.0)
     for name in ("regular", "shifted"):
         pair = {"regular": fine, "shifted": fine}
-        with pytest.raises(CorpusError, match=f"{name} has no scores; give at least one window"):
+        with pytest.raises(CorpusError, match=f"{name} has no examples; give at least one"):
             detection(**pair | {name: fine[:0]}, generator=seeded())
-        with pytest.raises(ConfigError, match=f"{name} is NaN for 1 of 2 windows"):
+        with pytest.raises(ConfigError, match=f"{name} is NaN for 1 of 2 examples"):
             detection(**pair | {name: double([0, math.nan])}, generator=seeded())
-        with pytest.raises(ConfigError, match=rf"{name} has the shape \[2, 2\]; it has to be"):
+        with pytest.raises(ConfigError, match=rf"{name} has the shape \[2, 2\]; each has to be"):
             detection(**pair | {name: fine.view(2, 2)}, generator=seeded())
-
-
-def test_numbers_that_cannot_be():
-    fine = torch.arange(4.0)
-    with pytest.raises(ConfigError, match="bootstrap is -1; it has to be 0"):
-        detection(fine, fine, seeded(), bootstrap=-1)
-    for level in (0.0, 1.0, -0.5, 95, math.nan):
-        with pytest.raises(ConfigError, match=f"level is {level}; it has to be between 0 and 1"):
-            detection(fine, fine, seeded(), level=level)

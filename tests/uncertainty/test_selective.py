@@ -127,25 +127,19 @@ def test_losses_of_other_types():
 
 @pytest.mark.parametrize("shapes", [((3,), (2,)), ((2, 2), (2, 2)), ((), ())])
 def test_shapes_that_do_not_fit(shapes):
-    with pytest.raises(ConfigError, match=r"doubt has the shape .* and loss .*; both have to be"):
+    with pytest.raises(ConfigError, match=r"doubt has the shape .* and loss .*; each has to be"):
         risk_coverage(torch.zeros(shapes[0]), torch.zeros(shapes[1]))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_not_finite(value):
     fine, bad = torch.zeros(3), torch.tensor([0, value, 1])
-    with pytest.raises(ConfigError, match="doubt is NaN or infinite for 1 of 3 answers; give"):
+    with pytest.raises(ConfigError, match="doubt is NaN or infinite for 1 of 3 examples; give"):
         risk_coverage(bad, fine)
-    with pytest.raises(ConfigError, match="loss is NaN or infinite for 1 of 3 answers; give"):
+    with pytest.raises(ConfigError, match="loss is NaN or infinite for 1 of 3 examples; give"):
         risk_coverage(fine, bad)
 
 
 def test_nothing_to_choose_from():
-    with pytest.raises(CorpusError, match="no answers"):
+    with pytest.raises(CorpusError, match="no examples"):
         risk_coverage(torch.zeros(0), torch.zeros(0))
-
-
-def test_no_points():
-    for points in (0, -3):
-        with pytest.raises(ConfigError, match=f"points is {points}; it has to be 1 or more"):
-            risk_coverage(torch.zeros(2), torch.zeros(2), points)

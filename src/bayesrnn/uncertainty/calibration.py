@@ -6,7 +6,8 @@ from itertools import pairwise
 import torch
 from torch import Tensor
 
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import ConfigError
+from bayesrnn.uncertainty.checks import per_example
 
 # Probabilities that were averaged or normalised in float32 end up this much above 1.
 ROUNDING = 1e-6
@@ -41,8 +42,15 @@ def reliability(
     bins have equal width: i is (i / bins, (i + 1) / bins], and 0 belongs to the first. Or, with
     `equal_mass`, they have equal numbers of answers, give or take one (Nguyen & O'Connor 2015).
     """
-    confidence, correct = _checked(confidence, correct, bins)
-    confidence, order = confidence.sort()
+    if bins < 1:
+        raise ConfigError(f"bins is {bins}; it has to be 1 or more")
+    confidence, correct = per_example(confidence=confidence, correct=correct)
+    low, high = confidence.min().item(), confidence.max().item()
+    if low < 0 or high > 1 + ROUNDING:
+        raise ConfigError(
+            f"confidence goes from {low:g} to {high:g}; give probabilities, between 0 and 1"
+        )
+    confidence, order = confidence.clamp(max=1).sort()
     correct = correct[order]
     if equal_mass:
         # An edge may cut through answers of equal confidence. Which of them are below it is up to
@@ -72,26 +80,3 @@ def mean_over_ties(keys: Tensor, values: Tensor) -> Tensor:
 def _mean_of_sorted(values: Tensor) -> float:
     """Their mean; rounding does not take it below the first or above the last of them."""
     return values.mean().clamp(values[0], values[-1]).item()
-
-
-def _checked(confidence: Tensor, correct: Tensor, bins: int) -> tuple[Tensor, Tensor]:
-    """Confidence and correctness as float64 on the CPU, when they can be what they should."""
-    if bins < 1:
-        raise ConfigError(f"bins is {bins}; it has to be 1 or more")
-    if confidence.dim() != 1 or correct.shape != confidence.shape:
-        raise ConfigError(
-            f"confidence has the shape {list(confidence.shape)} and correct "
-            f"{list(correct.shape)}; both have to be [answers]"
-        )
-    if not len(confidence):
-        raise CorpusError("there are no answers to sort into bins; give at least one")
-    confidence = confidence.detach().cpu().double()
-    correct = correct.detach().cpu().double()
-    low, high = confidence.min().item(), confidence.max().item()
-    if not (low >= 0 and high <= 1 + ROUNDING):
-        raise ConfigError(
-            f"confidence goes from {low:g} to {high:g}; give probabilities, between 0 and 1"
-        )
-    if not ((correct == 0) | (correct == 1)).all():
-        raise ConfigError("correct has values other than 0 and 1; give true or false per answer")
-    return confidence.clamp(max=1), correct

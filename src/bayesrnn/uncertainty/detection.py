@@ -1,23 +1,16 @@
 """How well a score tells one text from another."""
 
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import ConfigError
+from bayesrnn.uncertainty.bootstrap import Interval, counts, intervals, resampled
+from bayesrnn.uncertainty.checks import per_example
 
 # Resamples are worked through in slices of about so many numbers: small enough for the cache.
 SLICE = 2**15
-
-
-class Interval(NamedTuple):
-    """A figure with its bootstrap interval."""
-
-    value: float
-    low: float
-    high: float
 
 
 @dataclass(frozen=True)
@@ -40,17 +33,12 @@ class Detection:
 
 def window_means(values: Tensor, window: int) -> Tensor:
     """Means of `values` [words] over windows side by side, in float64; a rest is dropped."""
-    if values.dim() != 1:
-        raise ConfigError(f"values have the shape {list(values.shape)}; they have to be [words]")
-    require_window(len(values), window)
     whole = len(values) // window * window
     return values[:whole].detach().cpu().double().view(-1, window).mean(1)
 
 
 def require_window(words: int, window: int, name: str = "the text") -> None:
     """Refuse a window that a text of so many words cannot fill."""
-    if window < 1:
-        raise ConfigError(f"--window is {window}; it has to be 1 or more")
     if window > words:
         raise ConfigError(
             f"--window is {window}, but {name} has only {words} words to foresee; give a smaller "
@@ -65,52 +53,33 @@ def detection(
     bootstrap: int = 1000,
     level: float = 0.95,
 ) -> Detection:
-    """The figures of the scores of `regular` and `shifted` windows, each [windows].
+    """The metrics of the scores of `regular` and `shifted` windows, each [windows].
 
-    Intervals are percentiles at `level` over `bootstrap` resamples (Efron 1979), in which regular
-    and shifted windows are drawn anew, each from their own. The words of a window stay together,
-    since neighbouring words are not independent. Without resamples, low and high are the value.
+    Intervals are percentiles at `level` over `bootstrap` resamples, in which regular and shifted
+    windows are drawn anew, each from their own. The words of a window stay together, since
+    neighbouring words are not independent. Without resamples, low and high are the value.
     """
-    require_bootstrap(bootstrap, level)
-    regular, shifted = _checked("regular", regular), _checked("shifted", shifted)
+    (regular,) = per_example(infinite=True, regular=regular)
+    (shifted,) = per_example(infinite=True, shifted=shifted)
     # Sorted once: thresholds are the distinct scores, the highest first, and a sample is how many
     # windows there are at each.
     scores, place = torch.unique(torch.cat([regular, shifted]), return_inverse=True)
     thresholds = len(scores)
     ranks = (thresholds - 1 - place).tensor_split([len(regular)])
-    value = _figures(*(rank.bincount(minlength=thresholds)[None] for rank in ranks))[0]
-    low = high = value
-    if bootstrap:
-        rows = max(1, SLICE // thresholds)
-        parts = []
-        for start in range(0, bootstrap, rows):
-            size = min(rows, bootstrap - start)
-            parts.append(_figures(*(_resample(r, thresholds, size, generator) for r in ranks)))
-        tails = torch.tensor([(1 - level) / 2, (1 + level) / 2], dtype=torch.double)
-        low, high = torch.cat(parts).quantile(tails, 0)
-    auroc, aupr, fpr95 = (
-        Interval(*figure) for figure in torch.stack([value, low, high], 1).tolist()
-    )
-    return Detection(auroc, aupr, fpr95, len(regular) + len(shifted))
+
+    def metrics(*drawn: Tensor) -> Tensor:
+        found = (of.expand_as(p).gather(1, p) for of, p in zip(ranks, drawn, strict=True))
+        return _metrics(*(counts(one, thresholds) for one in found))
+
+    sizes = (len(regular), len(shifted))
+    value = metrics(*(torch.arange(size)[None] for size in sizes))[0]
+    at_once = max(1, SLICE // thresholds)
+    drawn = resampled(metrics, sizes, generator, bootstrap, at_once)
+    auroc, aupr, fpr95 = intervals(value, drawn, level)
+    return Detection(auroc, aupr, fpr95, sum(sizes))
 
 
-def require_bootstrap(bootstrap: int, level: float) -> None:
-    """Refuse a number of resamples, or a share of them, that cannot be meant."""
-    if bootstrap < 0:
-        raise ConfigError(f"bootstrap is {bootstrap}; it has to be 0 (no interval) or more")
-    if not 0 < level < 1:
-        raise ConfigError(f"level is {level}; it has to be between 0 and 1, say 0.95")
-
-
-def _resample(ranks: Tensor, thresholds: int, size: int, generator: torch.Generator) -> Tensor:
-    """Counts [size, thresholds] of `size` resamples of windows with these ranks."""
-    drawn = torch.randint(len(ranks), (size, len(ranks)), generator=generator)
-    places = ranks.index_select(0, drawn.view(-1)).view_as(drawn)
-    counts = torch.zeros(size, thresholds, dtype=torch.long)
-    return counts.scatter_add_(1, places, torch.ones_like(places))
-
-
-def _figures(regular: Tensor, shifted: Tensor) -> Tensor:
+def _metrics(regular: Tensor, shifted: Tensor) -> Tensor:
     """AUROC, AUPR and FPR95 [samples, 3] from counts [samples, thresholds], the highest first."""
     false, true = regular.cumsum(1), shifted.cumsum(1)  # at or above each threshold
     negatives, positives = int(false[0, -1]), int(true[0, -1])
@@ -123,14 +92,3 @@ def _figures(regular: Tensor, shifted: Tensor) -> Tensor:
     # Above the first window, where there are no alarms, no shifted one counts either.
     aupr = torch.linalg.vecdot(shifted, hits / alarms.clamp_(min=1)) / positives
     return torch.stack([auroc, aupr, fpr95], 1)
-
-
-def _checked(name: str, scores: Tensor) -> Tensor:
-    """The scores as float64 on the CPU, when they can be sorted."""
-    if scores.dim() != 1:
-        raise ConfigError(f"{name} has the shape {list(scores.shape)}; it has to be [windows]")
-    if not len(scores):
-        raise CorpusError(f"{name} has no scores; give at least one window")
-    if bad := int(scores.isnan().sum()):
-        raise ConfigError(f"{name} is NaN for {bad} of {len(scores)} windows; give numbers")
-    return scores.detach().cpu().double()

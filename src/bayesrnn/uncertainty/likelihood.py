@@ -14,4 +14,9 @@ class Likelihood:
     @property
     def perplexity(self) -> float:
         """exp(nll)."""
-        return math.exp(self.nll) if self.nll < 700 else math.inf
+        return perplexity(self.nll)
+
+
+def perplexity(nll: float) -> float:
+    """exp(nll), infinite where that is too large for a float."""
+    return math.exp(nll) if nll < 700 else math.inf

@@ -5,8 +5,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.uncertainty.calibration import mean_over_ties
+from bayesrnn.uncertainty.checks import per_example
 
 
 @dataclass(frozen=True)
@@ -31,7 +31,7 @@ def risk_coverage(doubt: Tensor, loss: Tensor, points: int = 100) -> RiskCoverag
     The curve has at most `points` coverages, evenly spaced. Among answers of equal doubt, the
     figures are the means over all orders: each counts with the mean loss of them all.
     """
-    doubt, loss = _checked(doubt, loss, points)
+    doubt, loss = per_example(doubt=doubt, loss=loss)
     kept = mean_over_ties(doubt, loss)[doubt.argsort()]
     total = len(kept)
     risk = kept.cumsum(0) / torch.arange(1, total + 1)
@@ -42,22 +42,3 @@ def risk_coverage(doubt: Tensor, loss: Tensor, points: int = 100) -> RiskCoverag
         risk=tuple(risk[count - 1].item() for count in counts),
         area=risk.mean().item(),
     )
-
-
-def _checked(doubt: Tensor, loss: Tensor, points: int) -> tuple[Tensor, Tensor]:
-    """Doubt and loss as float64 on the CPU, when they fit."""
-    if points < 1:
-        raise ConfigError(f"points is {points}; it has to be 1 or more")
-    if doubt.dim() != 1 or loss.shape != doubt.shape:
-        raise ConfigError(
-            f"doubt has the shape {list(doubt.shape)} and loss {list(loss.shape)}; "
-            "both have to be [answers]"
-        )
-    if not len(doubt):
-        raise CorpusError("there are no answers to choose from; give at least one")
-    for name, values in (("doubt", doubt), ("loss", loss)):
-        if bad := int((~values.isfinite()).sum()):
-            raise ConfigError(
-                f"{name} is NaN or infinite for {bad} of {len(values)} answers; give finite numbers"
-            )
-    return doubt.detach().cpu().double(), loss.detach().cpu().double()

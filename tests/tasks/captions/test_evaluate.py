@@ -11,7 +11,7 @@ from bayesrnn.methods.base import Outcome
 from bayesrnn.random import seeded
 from bayesrnn.tasks.captions.baseline import consensus_captions
 from bayesrnn.tasks.captions.batches import EncodedCaptions
-from bayesrnn.tasks.captions.bootstrap import paired_bootstrap
+from bayesrnn.tasks.captions.compare import paired_bootstrap
 from bayesrnn.tasks.captions.data import caption_words
 from bayesrnn.tasks.captions.likelihood import caption_likelihood
 from bayesrnn.tasks.captions.scores import score_captions

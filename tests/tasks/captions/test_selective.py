@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayesrnn.errors import ConfigError, CorpusError
-from bayesrnn.tasks.captions.selective import average_ranks, caption_doubts, rank_correlation
+from bayesrnn.tasks.captions.selective import average_ranks, rank_correlation, selective_captions
 from bayesrnn.uncertainty.detection import Interval
 
 LISTS = st.lists(st.integers(-5, 5), min_size=1, max_size=40)
@@ -87,7 +87,7 @@ def test_correlation_knows_the_order_only():
 def test_withholding_by_hand():
     # Kept in this order: 0.9, 0.5, 0.2, 0.1.
     confidence, scores = double([0.5, 0.1, 0.9, 0.2]), double([40, 0, 80, 120])
-    found = caption_doubts(confidence, scores, generator(), bootstrap=0)
+    found = selective_captions(confidence, scores, generator(), bootstrap=0)
     assert found.coverage == (0.25, 0.5, 0.75, 1)
     assert found.score == pytest.approx((80, 60, 80, 60))
     area, oracle = (80 + 60 + 80 + 60) / 4, (120 + 100 + 80 + 60) / 4
@@ -100,7 +100,7 @@ def test_withholding_by_hand():
 
 def test_ten_shares_of_many():
     confidence, scores = torch.randn(230, generator=generator()), torch.arange(230)
-    found = caption_doubts(confidence, scores, generator(), bootstrap=0)
+    found = selective_captions(confidence, scores, generator(), bootstrap=0)
     assert found.coverage == pytest.approx([n / 10 for n in range(1, 11)])
     order = confidence.argsort(descending=True)
     for share, score in zip(range(1, 11), found.score, strict=True):
@@ -111,14 +111,14 @@ def test_ten_shares_of_many():
 
 def test_the_best_the_worst_and_a_random_order():
     _, scores = scored(200)
-    best = caption_doubts(scores, scores, generator(), bootstrap=0)
+    best = selective_captions(scores, scores, generator(), bootstrap=0)
     assert best.area.value == pytest.approx(best.oracle)
     assert best.gain.value == pytest.approx(1)
-    worst = caption_doubts(-scores, scores, generator(), bootstrap=0)
+    worst = selective_captions(-scores, scores, generator(), bootstrap=0)
     assert worst.gain.value < 0
     assert worst.correlation.value == -1
     gains = [
-        caption_doubts(torch.randn(200, generator=generator(seed)), scores, generator(), 0).gain
+        selective_captions(torch.randn(200, generator=generator(seed)), scores, generator(), 0).gain
         for seed in range(200)
     ]
     values = [gain.value for gain in gains]
@@ -126,12 +126,12 @@ def test_the_best_the_worst_and_a_random_order():
 
 
 def test_nothing_to_tell_apart():
-    same = caption_doubts(torch.zeros(6), torch.arange(6), generator(), bootstrap=20)
+    same = selective_captions(torch.zeros(6), torch.arange(6), generator(), bootstrap=20)
     assert same.area.value == same.random == 2.5
     assert same.gain.value == same.correlation.value == 0
-    good = caption_doubts(torch.arange(6), torch.full((6,), 0.3), generator(), bootstrap=20)
+    good = selective_captions(torch.arange(6), torch.full((6,), 0.3), generator(), bootstrap=20)
     assert good.gain == good.correlation == Interval(0, 0, 0)
-    one = caption_doubts(torch.zeros(1), torch.ones(1), generator(), bootstrap=5)
+    one = selective_captions(torch.zeros(1), torch.ones(1), generator(), bootstrap=5)
     assert (one.coverage, one.score, one.area) == ((1,), (1,), Interval(1, 1, 1))
 
 
@@ -140,9 +140,9 @@ def test_nothing_to_tell_apart():
 
 def test_intervals_are_percentiles_over_resampled_images():
     confidence, scores = scored(60)
-    found = caption_doubts(confidence, scores, generator(5), bootstrap=80, level=0.9)
+    found = selective_captions(confidence, scores, generator(5), bootstrap=80, level=0.9)
     chosen = torch.randint(60, (80, 60), generator=generator(5))
-    again = [caption_doubts(confidence[c], scores[c], generator(), 0) for c in chosen]
+    again = [selective_captions(confidence[c], scores[c], generator(), 0) for c in chosen]
     for name in ("area", "gain", "correlation"):
         values = [getattr(one, name).value for one in again]
         low, high = np.quantile(values, [0.05, 0.95])
@@ -154,7 +154,7 @@ def test_intervals_are_percentiles_over_resampled_images():
 def test_the_interval_of_a_correlation_is_as_wide_as_theory_says():
     """Without correlation, its standard error is 1 / sqrt(n - 1)."""
     scores = torch.randn(400, generator=generator(3))
-    found = caption_doubts(torch.randn(400, generator=generator(4)), scores, generator(), 400)
+    found = selective_captions(torch.randn(400, generator=generator(4)), scores, generator(), 400)
     width = found.correlation.high - found.correlation.low
     assert width == pytest.approx(2 * 1.96 / math.sqrt(399), rel=0.15)
     assert found.correlation.low < 0 < found.correlation.high
@@ -162,7 +162,7 @@ def test_the_interval_of_a_correlation_is_as_wide_as_theory_says():
 
 def test_the_same_seed_gives_the_same():
     pair = scored(50)
-    first, again, other = (caption_doubts(*pair, generator(s), 50) for s in (1, 1, 2))
+    first, again, other = (selective_captions(*pair, generator(s), 50) for s in (1, 1, 2))
     assert first == again != other
     assert first.score == other.score
 
@@ -172,14 +172,9 @@ def test_the_same_seed_gives_the_same():
 
 def test_what_cannot_be():
     fine = torch.arange(3.0)
-    with pytest.raises(ConfigError, match="bootstrap is -1; it has to be 0"):
-        caption_doubts(fine, fine, generator(), bootstrap=-1)
-    for level in (0, 1):
-        with pytest.raises(ConfigError, match=f"level is {level}; it has to be between"):
-            caption_doubts(fine, fine, generator(), level=level)
     with pytest.raises(ConfigError, match="NaN or infinite for 1 of 3"):
-        caption_doubts(double([0, math.nan, 1]), fine, generator())
-    with pytest.raises(ConfigError, match=r"both have to be \[answers\]"):
-        caption_doubts(fine, fine[:2], generator())
-    with pytest.raises(CorpusError, match="no answers"):
-        caption_doubts(fine[:0], fine[:0], generator())
+        selective_captions(double([0, math.nan, 1]), fine, generator())
+    with pytest.raises(ConfigError, match=r"each has to be \[examples\]"):
+        selective_captions(fine, fine[:2], generator())
+    with pytest.raises(CorpusError, match="no examples"):
+        selective_captions(fine[:0], fine[:0], generator())

@@ -10,18 +10,19 @@ import pytest
 from bayesrnn.errors import RunError
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import cells
-from bayesrnn.tasks.captions.selective import (
-    CaptionDoubts,
-    CaptionLevel,
-    CaptionUncertainty,
-    UnknownImages,
-)
 from bayesrnn.tasks.captions.uncertainty_report import (
     caption_uncertainty_page,
     caption_uncertainty_tables,
     caption_uncertainty_text,
 )
-from bayesrnn.uncertainty.detection import Detection, Interval
+from bayesrnn.tasks.captions.uncertainty_results import (
+    CaptionLevel,
+    CaptionUncertainty,
+    SelectiveCaptions,
+    UnknownImages,
+)
+from bayesrnn.uncertainty.bootstrap import Interval
+from bayesrnn.uncertainty.detection import Detection
 
 ReadPage = Callable[[str], Any]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -44,7 +45,7 @@ def level(samples: int = 0, more: float = 0.0, unknown: bool = True) -> CaptionL
         samples,
         -1.2345,
         information,
-        CaptionDoubts(
+        SelectiveCaptions(
             TENTHS,
             tuple(100 - 50 * share + more for share in TENTHS),
             Interval(72.25 + more, 70.0, 75.0),

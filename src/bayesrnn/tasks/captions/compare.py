@@ -4,16 +4,19 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
+import torch
+from torch import Tensor
+
 from bayesrnn.errors import CorpusError, RunError
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.report.table import Align, Table, distinct_names
 from bayesrnn.runs.options import from_toml
 from bayesrnn.runs.summary import RunSummary
-from bayesrnn.tasks.captions.bootstrap import Difference, paired_bootstrap
 from bayesrnn.tasks.captions.config import resolve_captions
 from bayesrnn.tasks.captions.data import CaptionedImages, load_flickr8k
-from bayesrnn.tasks.captions.scores import SCALE, CaptionScores, score_captions
+from bayesrnn.tasks.captions.scores import SCALE, CaptionScores, bleu, score_captions
+from bayesrnn.uncertainty.bootstrap import Interval, counts, intervals, resampled
 
 #: The scores that captions are compared by.
 COMPARED = ("BLEU-4", "CIDEr")
@@ -30,7 +33,7 @@ class CaptionLine:
     run: str
     label: str
     scores: Mapping[str, float]
-    differences: Mapping[str, Difference]
+    differences: Mapping[str, Interval]
 
 
 def caption_table(lines: Sequence[CaptionLine], notes: Sequence[str]) -> Table:
@@ -51,7 +54,7 @@ def caption_table(lines: Sequence[CaptionLine], notes: Sequence[str]) -> Table:
     return Table(header, rows, aligns, notes)
 
 
-def _difference(found: Difference | None) -> str:
+def _difference(found: Interval | None) -> str:
     """The difference with its interval, called real where that is all on one side of 0."""
     if found is None:
         return "-"
@@ -61,6 +64,7 @@ def _difference(found: Difference | None) -> str:
 
 _SPLIT: Final = "test"
 _RESAMPLES: Final = 1000
+_SLICE: Final = 2**20  # numbers, about, that the resamples worked through at once take
 _UNTRAINED: Final = "consensus"
 
 
@@ -118,16 +122,44 @@ def _compared(said: Sequence[_Said], images: CaptionedImages) -> list[CaptionLin
     first, *rest = scores
     lines = [said[0].line]
     for own, theirs in zip(said[1:], rest, strict=True):
-        found: dict[str, Difference] = {}
+        found: dict[str, Interval] = {}
         if first is not None and theirs is not None:
             found = paired_bootstrap(theirs, first, seeded(1), _RESAMPLES)
-        scaled = {name: _scaled(difference) for name, difference in found.items()}
+        scaled = {name: Interval(*(SCALE * n for n in of)) for name, of in found.items()}
         lines.append(replace(own.line, differences=scaled))
     return lines
 
 
-def _scaled(found: Difference) -> Difference:
-    return replace(found, value=SCALE * found.value, low=SCALE * found.low, high=SCALE * found.high)
+def paired_bootstrap(
+    ours: CaptionScores,
+    theirs: CaptionScores,
+    generator: torch.Generator,
+    resamples: int = _RESAMPLES,
+    level: float = 0.95,
+) -> dict[str, Interval]:
+    """The differences `ours` - `theirs` of all metrics, by the names of `CaptionScores.figures`.
+
+    Images are drawn anew with replacement, the same ones for both (Koehn 2004). BLEU is worked out
+    again from the sums of what was drawn; ROUGE-L and CIDEr are means over images, whose scores
+    stay: the document frequencies are those of the whole set.
+    """
+    images = len(ours)
+    pair = [
+        torch.cat([one.bleu_counts.double(), one.rouge[:, None], one.cider[:, None]], 1)
+        for one in (ours, theirs)
+    ]
+
+    def metrics(times: Tensor, columns: Tensor) -> Tensor:
+        sums = times @ columns
+        return torch.cat([bleu(sums[:, :-2]), sums[:, -2:] / images], 1)
+
+    def differences(places: Tensor) -> Tensor:
+        first, second = (metrics(counts(places, images).double(), columns) for columns in pair)
+        return first - second
+
+    values = differences(torch.arange(images)[None])[0]
+    drawn = resampled(differences, [images], generator, resamples, max(1, _SLICE // images))
+    return dict(zip(ours.figures(), intervals(values, drawn, level), strict=True))
 
 
 def _kept(summaries: Sequence[RunSummary]) -> list[_Said]:

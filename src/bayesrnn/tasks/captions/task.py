@@ -3,7 +3,6 @@
 It is the second experiment of Fortunato et al. (2017), on features that an image network made.
 """
 
-import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -45,6 +44,7 @@ from bayesrnn.tasks.captions.likelihood import caption_likelihood, caption_nll
 from bayesrnn.tasks.captions.model import Captioner
 from bayesrnn.tasks.captions.trained import TrainedCaptioner
 from bayesrnn.uncertainty.draws import Draws
+from bayesrnn.uncertainty.likelihood import perplexity
 
 
 class CaptionsTask(Task[CaptionsConfig, Captions]):
@@ -195,7 +195,7 @@ class CaptionProblem:
 
     def figures(self, nll: float) -> dict[str, float]:
         """The perplexity of a word."""
-        return {"perplexity": math.exp(nll) if nll < 700 else math.inf}
+        return {"perplexity": perplexity(nll)}
 
     def validate(self) -> dict[str, float]:
         """How well the mean weights predict the validation captions."""

@@ -20,17 +20,17 @@ from bayesrnn.runs.uncertainty import require_common
 from bayesrnn.tasks.captions.data import COCO, CaptionedImages, CaptionWords, has_coco, load_coco
 from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, caption_search
 from bayesrnn.tasks.captions.scores import SCALE, score_captions
-from bayesrnn.tasks.captions.selective import (
-    CaptionLevel,
-    CaptionUncertainty,
-    UnknownImages,
-    caption_doubts,
-)
+from bayesrnn.tasks.captions.selective import selective_captions
 from bayesrnn.tasks.captions.task import TASK
 from bayesrnn.tasks.captions.trained import TrainedCaptioner
 from bayesrnn.tasks.captions.uncertainty_report import (
     caption_uncertainty_page,
     caption_uncertainty_text,
+)
+from bayesrnn.tasks.captions.uncertainty_results import (
+    CaptionLevel,
+    CaptionUncertainty,
+    UnknownImages,
 )
 from bayesrnn.tasks.captions.words import read_captions
 from bayesrnn.uncertainty.detection import Detection, detection
@@ -222,7 +222,7 @@ def _level(
         samples=samples,
         confidence=regular.confidence.mean().item(),
         information=_mean(regular.information),
-        doubts=caption_doubts(regular.confidence, scores, generator, settings.bootstrap),
+        doubts=selective_captions(regular.confidence, scores, generator, settings.bootstrap),
         unknown=None if unknown is None else _told_apart(regular, unknown, settings),
     )
 

@@ -8,8 +8,12 @@ from bayesrnn.report.chart import Series, line_chart
 from bayesrnn.report.page import Section, document
 from bayesrnn.report.table import Align, Table, distinct_names
 from bayesrnn.report.text import escaped, number_text, printable, shortened
-from bayesrnn.tasks.captions.selective import CaptionDoubts, CaptionLevel, CaptionUncertainty
-from bayesrnn.uncertainty.detection import Interval
+from bayesrnn.tasks.captions.uncertainty_results import (
+    CaptionLevel,
+    CaptionUncertainty,
+    SelectiveCaptions,
+)
+from bayesrnn.uncertainty.bootstrap import Interval
 
 _WIDTH = 100
 _SHARES = (1.0, 0.9, 0.7, 0.5, 0.3, 0.1)
@@ -134,7 +138,7 @@ def _draws(level: CaptionLevel) -> str:
     return str(level.samples or "mean")
 
 
-def _kept(doubts: CaptionDoubts, share: float) -> float | None:
+def _kept(doubts: SelectiveCaptions, share: float) -> float | None:
     """The mean score of at least this share of the captions, the smallest that is there."""
     pairs = zip(doubts.coverage, doubts.score, strict=True)
     return next((score for coverage, score in pairs if coverage >= share - 1e-9), None)

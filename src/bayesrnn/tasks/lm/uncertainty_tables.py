@@ -6,7 +6,7 @@ from bayesrnn.errors import RunError
 from bayesrnn.report.table import Align, Table, distinct_names
 from bayesrnn.report.text import number_text, perplexity_text, printable, shortened
 from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty, StreamFigures
-from bayesrnn.uncertainty.detection import Interval
+from bayesrnn.uncertainty.bootstrap import Interval
 
 WIDTH = 100
 
