@@ -209,7 +209,7 @@ def test_installed_package_has_the_corpus() -> None:
     assert missing_corpus(files("bayesrnn")) == []
 
 
-def test_wheel_has_the_corpus(tmp_path: Path) -> None:
+def test_wheel_has_the_corpus_and_the_templates(tmp_path: Path) -> None:
     pytest.importorskip("hatchling", reason="the extra `dev` brings hatchling")
     build = [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(tmp_path)]
     subprocess.run(build, cwd=ROOT, check=True, capture_output=True)
@@ -217,6 +217,9 @@ def test_wheel_has_the_corpus(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         assert missing_corpus(zipfile.Path(archive, "bayesrnn/")) == []
         assert "bayesrnn/py.typed" in archive.namelist()
+        templates = {str(file.relative_to(PACKAGE.parent)) for file in PACKAGE.rglob("*.j2")}
+        assert "bayesrnn/report/templates/page.html.j2" in templates
+        assert templates <= set(archive.namelist())
 
 
 def house(folder: Path, sources: dict[str, str]) -> Path:

@@ -8,14 +8,14 @@ import pytest
 from bayesrnn.report.heat import (
     PROBABILITY,
     SENTENCE_END,
-    Figure,
+    ColourScale,
     HeatWord,
-    Scale,
+    WordMetric,
     gloss,
     heat_html,
-    legend,
     probability_text,
     prose,
+    terminal_legend,
     wants_colour,
 )
 from bayesrnn.report.text import cells
@@ -32,8 +32,8 @@ def figures():
     probabilities = [0.5, 0.02, 0.004, 0.9, 1e-7, 0.99, 0.0, 0.0002, 0.0008]
     nats = [0.1 * place for place in range(len(WORDS))]
     return [
-        Figure("probability", probabilities, PROBABILITY),
-        Figure("epistemic", nats, Scale.of(nats)),
+        WordMetric("probability", probabilities, PROBABILITY),
+        WordMetric("epistemic", nats, ColourScale.of(nats)),
     ]
 
 
@@ -45,13 +45,13 @@ def test_levels_of_probabilities_rise_as_they_fall():
 
 def test_levels_of_nats_leave_half_plain_and_reach_the_last():
     values = [0.1, 0.2, 0.3, 0.4, 2.0]
-    scale = Scale.of(values)
+    scale = ColourScale.of(values)
     assert [scale.level(value) for value in values] == [0, 0, 0, 1, 6]
     assert scale.labels()[:2] == ["to 0.300", "> 0.300"]
 
 
 def test_figures_that_are_all_the_same_have_no_shade():
-    scale = Scale.of([0.25] * 4)
+    scale = ColourScale.of([0.25] * 4)
     assert scale.level(0.25) == 0
     assert scale.labels() == ["0.250"]
 
@@ -75,7 +75,7 @@ def test_prose_wraps_and_ends_lines_with_sentences(figures):
 
 def test_the_end_of_a_sentence_never_begins_a_line():
     words = [*["abcd"] * 7, SENTENCE_END] * 20
-    figure = Figure("p", [0.5] * len(words), PROBABILITY)
+    figure = WordMetric("p", [0.5] * len(words), PROBABILITY)
     for width in range(12, 50):
         lines = prose(words, figure, width=width).split("\n")
         assert not any(line.startswith(SENTENCE_END) for line in lines)
@@ -100,11 +100,11 @@ def test_colour_changes_nothing_but_the_colour(figures):
 
 
 def test_the_legend_has_every_shade(figures):
-    text = legend(figures[0], colour=True)
+    text = terminal_legend(figures[0], colour=True)
     assert text.startswith("probability: ")
     assert text.count("\x1b[0m") == 6
     assert cells(plain(text)) <= 100
-    assert legend(figures[0], colour=False) == ""
+    assert terminal_legend(figures[0], colour=False) == ""
 
 
 class Terminal(io.StringIO):
@@ -132,7 +132,7 @@ def test_html_is_shaded_escaped_and_without_script(figures):
     assert "&lt;script&gt;&amp;" in html
     assert "\x1b" not in html
     assert 'class="unknown"' in html
-    assert '<span class="s06" title="p of &quot;truth&quot;">truth</span>' in html
+    assert '<span class="s06" title="p of &#34;truth&#34;">truth</span>' in html
     assert f">{SENTENCE_END}</span><br>" in html
     assert html.count('type="radio"') == 2
     assert html.count(" checked>") == 1

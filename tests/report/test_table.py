@@ -183,7 +183,7 @@ def test_long_names_and_large_numbers_fit(make_run: MakeRun) -> None:
     st.integers(min_value=30, max_value=120),
 )
 def test_any_words_fit_and_cannot_break_out(rows: list[tuple[str, ...]], width: int) -> None:
-    table = Table(("a", "b", "c"), rows, ("left", "left", "left"))
+    table = Table(("a", "b", "c"), rows, ("a", "b", "c"))
     lines = table.text(width).split("\n")
     assert len(lines) == len(rows) + 3
     assert all(cells(line) <= width and line.isprintable() for line in lines)

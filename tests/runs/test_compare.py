@@ -5,6 +5,7 @@ from typing import Any
 from xml.etree import ElementTree as ET
 
 import pytest
+from markupsafe import Markup
 
 from bayesrnn.errors import RunError
 from bayesrnn.report.page import Section
@@ -49,7 +50,7 @@ def test_what_comes_from_outside_is_escaped(make_run: MakeRun, read_page: ReadPa
         make_run("<script>", corpus=bad, cell=bad),
         make_run('x" onload="y', corpus=bad, cell="lstm"),
     ]
-    text = page_of(*runs, sections=(Section("<script>", "<p>own</p>"),))
+    text = page_of(*runs, sections=(Section("<script>", Markup("<p>own</p>")),))
     page = read_page(text)
     assert "script" not in page.tags
     assert not [name for name, _ in page.attributes if name.startswith("on")]
@@ -77,12 +78,14 @@ def test_curves_are_one_picture(make_run: MakeRun) -> None:
 
 def test_more_sections(make_run: MakeRun, read_page: ReadPage) -> None:
     sections = (
-        Section("Text", "<p>It is a truth</p>"),
-        Section("Least sure", "<p>of <mark>this</mark></p>"),
+        Section("Text", "It is a truth"),
+        Section("Least sure", ["of <this>", "of that"]),
     )
     page = read_page(page_of(make_run("a"), sections=sections))
     assert page.tags.count("section") == 5
     assert page.text.index("It is a truth") < page.text.index("Least sure")
+    assert page.tags.count("li") == 2
+    assert "of <this>" in page.text
 
 
 def test_a_fresh_run_has_a_page(make_run: MakeRun, read_page: ReadPage) -> None:

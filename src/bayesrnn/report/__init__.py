@@ -1,1 +1,1 @@
-"""The only writer of result tables, charts and pages. Reads run directories."""
+"""Tables, charts, shaded words and pages: a toolkit that knows no run."""

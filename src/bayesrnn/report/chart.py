@@ -6,8 +6,10 @@ import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
+from markupsafe import Markup
+
 from bayesrnn.report.axes import Axis, AxisMaker, count_axis, value_axis
-from bayesrnn.report.marks import CHARACTER, LIGHT, LINE, coloured, legend, shape, spread
+from bayesrnn.report.marks import CHARACTER, LIGHT, LINE, chart_legend, coloured, shape, spread
 from bayesrnn.report.text import cells, escaped, number_text, printable, shortened
 
 _LABEL = 24  # characters of a label beside a line
@@ -92,7 +94,7 @@ def line_chart(
     empty: str = "no finished epoch yet",
     width: int = 760,
     height: int = 420,
-) -> str:
+) -> Markup:
     """An SVG picture of the series; `solid` and `dashed` say what the two kinds of line mean.
 
     It grows in height where the labels at the ends of the lines need it; with many names, dashed
@@ -125,30 +127,29 @@ def line_chart(
     kinds = {one.dashed: dashed if one.dashed else solid for one, _ in shown}
     key, top = "", 30.0
     if len(shown) > 1:
-        key, top = legend(colours, kinds if len(kinds) > 1 else {}, 16, width - 16, 46)
+        key, top = chart_legend(colours, kinds if len(kinds) > 1 else {}, 16, width - 16, 46)
     top += 20
     height = max(height, math.ceil(top + LINE * len(ends) + 54))
     frame = _Frame(left, right, top, height - 50, x_axis, y_axis)
     lines = [_line(one, pieces, colours[one.name], frame, x_label) for one, pieces in shown]
     nothing = f'<text x="{left + 12:.1f}" y="{top + 24:.1f}">{escaped(empty)}</text>'
-    return "\n".join(
-        [
-            f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" '
-            f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-            f'aria-label="{escaped(title)}" font-family="system-ui, sans-serif" font-size="12">',
-            f'<rect class="paper" width="{width}" height="{height}" fill="#ffffff"/>',
-            '<g class="ink" color="#23282d" fill="currentColor">',
-            f'<text x="16" y="24" font-size="15" font-weight="600">{escaped(heading)}</text>',
-            *_axes(frame, x_label, y_label + " (log scale)" * y_axis.log),
-            *([] if shown else [nothing]),
-            "</g>",
-            *([key] if key else []),
-            *(_reference(one, frame) for one in references),
-            *lines,
-            *_end_labels(ends, frame),
-            "</svg>\n",
-        ]
-    )
+    picture = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" '
+        f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
+        f'aria-label="{escaped(title)}" font-family="system-ui, sans-serif" font-size="12">',
+        f'<rect class="paper" width="{width}" height="{height}" fill="#ffffff"/>',
+        '<g class="ink" color="#23282d" fill="currentColor">',
+        f'<text x="16" y="24" font-size="15" font-weight="600">{escaped(heading)}</text>',
+        *_axes(frame, x_label, y_label + " (log scale)" * y_axis.log),
+        *([] if shown else [nothing]),
+        "</g>",
+        *([key] if key else []),
+        *(_reference(one, frame) for one in references),
+        *lines,
+        *_end_labels(ends, frame),
+        "</svg>\n",
+    ]
+    return Markup("\n".join(picture))  # all text in it is escaped
 
 
 def _axes(frame: _Frame, x_label: str, y_label: str) -> Iterator[str]:

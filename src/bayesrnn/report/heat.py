@@ -1,4 +1,4 @@
-"""Words shaded by their figures, for the terminal and for a page."""
+"""Words shaded by a metric of theirs, for the terminal and for a page."""
 
 import os
 from collections.abc import Collection, Iterator, Sequence
@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from statistics import median
 from typing import TextIO
 
-from bayesrnn.report.text import cells, escaped, number_text, printable, shortened
+from markupsafe import Markup
+
+from bayesrnn.report.page import render
+from bayesrnn.report.text import cells, number_text, printable, shortened
 
 #: What is shown where a sentence ends; the line ends there, too.
 SENTENCE_END = "¶"
@@ -21,8 +24,6 @@ _SHADES = (
     "38;5;231;48;5;160",
     "38;5;231;48;5;124",
 )
-_LIGHT = ("#fff3d1", "#ffe2ab", "#ffc98a", "#ffaa72", "#fa8662", "#ee6a57")
-_DARK = ("#33291a", "#4a331b", "#643b1c", "#80401f", "#9a3b24", "#b02e2a")
 
 #: The longest word that is shown as it is.
 _LONGEST = 40
@@ -30,10 +31,10 @@ _GAP = "  "
 
 
 @dataclass(frozen=True)
-class Scale:
-    """Bounds that cut a figure into shades: each one that is passed makes a word darker.
+class ColourScale:
+    """Bounds that cut a metric into shades: each one that is passed makes a word darker.
 
-    probability: the figure is one, and shades as it falls; others are in nats and shade as they
+    probability: the metric is one, and shades as it falls; others are in nats and shade as they
     grow.
     """
 
@@ -41,8 +42,8 @@ class Scale:
     probability: bool = False
 
     @classmethod
-    def of(cls, values: Sequence[float]) -> "Scale":
-        """For figures in nats: equal steps from the median (so half stay plain) to the most."""
+    def of(cls, values: Sequence[float]) -> "ColourScale":
+        """For metrics in nats: equal steps from the median (so half stay plain) to the most."""
         middle, most = median(values), max(values)
         return cls(tuple(middle + (most - middle) * k / len(_SHADES) for k in range(len(_SHADES))))
 
@@ -66,16 +67,16 @@ class Scale:
 
 
 #: The one scale of all probabilities, so that texts and runs can be compared.
-PROBABILITY = Scale((0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001), probability=True)
+PROBABILITY = ColourScale((0.03, 0.01, 0.003, 0.001, 0.0003, 0.0001), probability=True)
 
 
 @dataclass(frozen=True)
-class Figure:
-    """A figure of every word of a text, and the scale that shades it."""
+class WordMetric:
+    """A metric of every word of a text, and the scale that shades it."""
 
     name: str
     values: Sequence[float]
-    scale: Scale
+    scale: ColourScale
 
     def levels(self) -> list[int]:
         """The shade of every word."""
@@ -95,19 +96,19 @@ def wants_colour(stream: TextIO) -> bool:
     return stream.isatty() and not plain
 
 
-def legend(figure: Figure, colour: bool) -> str:
-    """One line that says what the shades of a figure mean; nothing without colour."""
+def terminal_legend(metric: WordMetric, colour: bool) -> str:
+    """One line that says what the shades of a metric mean; nothing without colour."""
     if not colour:
         return ""
-    shades = (_painted(f" {label} ", level) for level, label in enumerate(figure.scale.labels()))
-    return f"{figure.name}: {''.join(shades)}"
+    shades = (_painted(f" {label} ", level) for level, label in enumerate(metric.scale.labels()))
+    return f"{metric.name}: {''.join(shades)}"
 
 
 def prose(
-    words: Sequence[str], figure: Figure, marked: Collection[int] = (), width: int = 100
+    words: Sequence[str], metric: WordMetric, marked: Collection[int] = (), width: int = 100
 ) -> str:
-    """The words as running text in the colours of a figure; those at places `marked` underlined."""
-    levels = figure.levels()
+    """The words as running text in the colours of a metric; those at places `marked` underlined."""
+    levels = metric.levels()
     lines: list[list[str]] = [[]]
     used = 0
     for place, word in enumerate(words):
@@ -123,23 +124,25 @@ def prose(
     return "\n".join(" ".join(line) for line in lines if line)
 
 
-def gloss(words: Sequence[str], figures: Sequence[Figure], colour: bool, width: int = 100) -> str:
-    """The words in rows, with the figures of each below it.
+def gloss(
+    words: Sequence[str], metrics: Sequence[WordMetric], colour: bool, width: int = 100
+) -> str:
+    """The words in rows, with the metrics of each below it.
 
-    With colour, a word has the shade of the first figure, and the last figure has its own.
+    With colour, a word has the shade of the first metric, and the last metric has its own.
     """
-    title = max(cells(figure.name) for figure in figures)
+    title = max(cells(metric.name) for metric in metrics)
     room = max(width - title, _LONGEST + len(_GAP))
     columns = [
-        (_shown(word), *(figure.scale.text(figure.values[place]) for figure in figures))
+        (_shown(word), *(metric.scale.text(metric.values[place]) for metric in metrics))
         for place, word in enumerate(words)
     ]
-    shades = {0: figures[0].levels(), len(figures): figures[-1].levels()} if colour else {}
+    shades = {0: metrics[0].levels(), len(metrics): metrics[-1].levels()} if colour else {}
     unshaded = [0] * len(words)
     blocks = []
     for row in _rows(columns, room):
         lines = []
-        for line, name in enumerate(("", *(figure.name for figure in figures))):
+        for line, name in enumerate(("", *(metric.name for metric in metrics))):
             parts = [name.ljust(title)]
             for place in row:
                 wide = max(map(cells, columns[place]))
@@ -186,74 +189,21 @@ class HeatWord:
     unknown: bool = False
 
 
-def heat_html(words: Sequence[HeatWord], figures: Sequence[Figure]) -> str:
-    """The words as running text; the reader chooses by which figure they are shaded."""
-    return shading(f'<p class="heat">{shaded(words, figures)}</p>\n', figures)
+def heat_html(words: Sequence[HeatWord], metrics: Sequence[WordMetric]) -> Markup:
+    """The words as running text; the reader chooses by which metric they are shaded."""
+    return shading(shaded(words, metrics), metrics)
 
 
-def shading(html: str, figures: Sequence[Figure]) -> str:
-    """Buttons that choose the figure by which the `shaded` words in `html` get their shades.
-
-    It takes no script: the choice is a row of buttons, and a rule of style for each.
-    """
-    inputs = "".join(
-        f'<input type="radio" name="shade" id="by{number}"{"" if number else " checked"}>'
-        f'<label for="by{number}">{escaped(figure.name)}</label>\n'
-        for number, figure in enumerate(figures)
-    )
-    legends = "".join(_html_legend(number, figure) for number, figure in enumerate(figures))
-    return (
-        f"<style>{_style(len(figures))}</style>\n"
-        f'<div class="shading">\n<span>Shade by</span>\n{inputs}{legends}{html}</div>\n'
-    )
+def shading(html: Markup, metrics: Sequence[WordMetric]) -> Markup:
+    """Buttons that choose the metric by which the `shaded` words in `html` get their shades."""
+    return render("report/templates/shading.html.j2", html=html, metrics=metrics)
 
 
-def shaded(words: Sequence[HeatWord], figures: Sequence[Figure]) -> str:
-    """The words, with the names of their shades; to be put into something of the class heat."""
-    levels = [figure.levels() for figure in figures]
-    spans = (
-        _span(word, [f"s{n}{by[place]}" for n, by in enumerate(levels) if by[place]])
+def shaded(words: Sequence[HeatWord], metrics: Sequence[WordMetric]) -> Markup:
+    """The words as a paragraph, with the names of their shades."""
+    levels = [metric.levels() for metric in metrics]
+    named = [
+        (word, [f"s{n}{by[place]}" for n, by in enumerate(levels) if by[place]])
         for place, word in enumerate(words)
-    )
-    return " ".join(spans)
-
-
-def _span(word: HeatWord, classes: Sequence[str]) -> str:
-    names = [*classes, *(["unknown"] if word.unknown else [])]
-    kind = f' class="{" ".join(names)}"' if names else ""
-    after = "<br>" if word.text == SENTENCE_END else ""
-    return f'<span{kind} title="{escaped(word.title)}">{escaped(word.text)}</span>{after}'
-
-
-def _html_legend(number: int, figure: Figure) -> str:
-    shades = " ".join(
-        f'<span class="s{number}{level}">{escaped(label)}</span>'
-        for level, label in enumerate(figure.scale.labels())
-    )
-    return f'<p class="legend by{number}">{escaped(figure.name)}: {shades}</p>\n'
-
-
-def _style(figures: int) -> str:
-    """The rules of the shading, for a light and for a dark page."""
-    light, dark = (
-        "".join(f" --shade{level}: {c};" for level, c in enumerate(colours, start=1))
-        for colours in (_LIGHT, _DARK)
-    )
-    rules = [
-        f".shading {{{light} }}",
-        f"@media (prefers-color-scheme: dark) {{ .shading {{{dark} }} }}",
-        ".heat { line-height: 2; overflow-wrap: anywhere; }",
-        ".heat span, .legend span { padding: 0.1em 0.25em; border-radius: 0.2em;"
-        " print-color-adjust: exact; }",
-        ".legend { display: none; font-size: 0.87rem; color: var(--ink); line-height: 1.9; }",
-        ".legend span { border: 1px solid var(--line); white-space: nowrap; }",
-        ".shading label { margin: 0 0.9rem 0 0.2rem; }",
-        ".heat .unknown { text-decoration: underline dotted; text-underline-offset: 0.2em; }",
     ]
-    for number in range(figures):
-        rules.append(f"#by{number}:checked ~ .by{number} {{ display: block; }}")
-        rules += [
-            f"#by{number}:checked ~ * .s{number}{level} {{ background: var(--shade{level}); }}"
-            for level in range(1, len(_SHADES) + 1)
-        ]
-    return "\n" + "\n".join(rules) + "\n"
+    return render("report/templates/shaded.html.j2", words=named, sentence_end=SENTENCE_END)

@@ -26,7 +26,7 @@ LINE = 16
 CHARACTER = 6.9
 
 
-def legend(
+def chart_legend(
     colours: Mapping[str, int], kinds: Mapping[bool, str], left: float, right: float, top: float
 ) -> tuple[str, float]:
     """What colours and kinds of line mean, in as many rows as needed, and where it ends."""

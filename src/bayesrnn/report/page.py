@@ -1,66 +1,71 @@
-"""The frame of a page: one HTML file that needs no other."""
+"""Pages: one HTML file that needs no other, made by Jinja2 templates that escape what they show."""
 
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from typing import Protocol
+
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
 from bayesrnn.report.marks import DARK_STYLE
-from bayesrnn.report.text import escaped
-
-_STYLE = f"""
-:root {{ color-scheme: light dark; --ink: #23282d; --faint: #5c656d; --line: #d9dde1;
-  --paper: #ffffff; --shade: #f3f5f7; --mark: #ffe9a8; }}
-body {{ margin: 2rem auto; max-width: 60rem; padding: 0 1rem; color: var(--ink);
-  background: var(--paper); font: 16px/1.5 system-ui, sans-serif; }}
-h1 {{ font-size: 1.6rem; }} h2 {{ font-size: 1.2rem; margin-top: 2.2rem; }}
-h3 {{ font-size: 1rem; margin: 1.4rem 0 0; overflow-wrap: anywhere; }}
-.wide {{ overflow-x: auto; }}
-table {{ border-collapse: collapse; font-size: 0.93rem; }}
-th, td {{ padding: 0.3rem 0.7rem; border-bottom: 1px solid var(--line); }}
-td {{ white-space: nowrap; }}
-.left {{ text-align: left; }} .right {{ text-align: right; font-variant-numeric: tabular-nums; }}
-.left:first-child {{ white-space: normal; overflow-wrap: anywhere; min-width: 6rem; }}
-.best {{ font-weight: 700; }}
-.note {{ color: var(--faint); font-size: 0.87rem; margin: 0.3rem 0; }}
-.chart {{ display: block; max-width: 100%; height: auto; margin: 1rem 0; }}
-pre {{ background: var(--shade); padding: 0.6rem 0.8rem; overflow-x: auto; font-size: 0.87rem; }}
-mark {{ background: var(--mark); color: inherit; }}
-@media (prefers-color-scheme: dark) {{
-:root {{ --ink: #e4e7ea; --faint: #9aa4ad; --line: #3a4047; --paper: #15181c; --shade: #1f242a;
-  --mark: #6b5300; }}
-{DARK_STYLE}
-}}
-"""
+from bayesrnn.report.text import printable
 
 
-# The page runs no script and fetches nothing, whatever text it shows.
-_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:"
+class SupportsHTML(Protocol):
+    """What shows itself on a page, such as a table, a chart or what a template gave."""
+
+    def __html__(self) -> str:
+        """It as HTML, in which all text is escaped."""
 
 
-@dataclass(frozen=True)
+#: What a section can hold: a paragraph, the lines of a list, or what shows itself.
+Part = str | list[str] | SupportsHTML
+
+
 class Section:
-    """A part of a page. The HTML is taken as it is: escape what comes from outside."""
+    """A part of a page. Plain text becomes a paragraph, and is escaped; so are lines of a list."""
 
-    title: str
-    html: str
+    def __init__(self, title: str, *parts: Part) -> None:
+        self.title = title
+        self.parts = parts
+
+
+def _shown(value: object) -> object:
+    """What a template writes for a value: text without control characters, or its own HTML."""
+    return value if hasattr(value, "__html__") else printable(str(value))
+
+
+_TEMPLATES = Environment(
+    loader=PackageLoader("bayesrnn", ""),
+    autoescape=True,
+    undefined=StrictUndefined,
+    finalize=_shown,
+    trim_blocks=True,
+    lstrip_blocks=True,
+)
+
+
+def render(template: str, **values: object) -> Markup:
+    """What a template, named by its path in the package, makes of the values."""
+    return Markup(_TEMPLATES.get_template(template).render(values))
 
 
 def document(title: str, sections: Sequence[Section]) -> str:
     """The whole page: a heading with the sections below it, light or dark as the reader likes."""
-    body = "\n".join(
-        f"<section>\n<h2>{escaped(part.title)}</h2>\n{part.html}</section>" for part in sections
-    )
-    return f"""<!DOCTYPE html>
-<html lang="en">
-<head>
-<meta charset="utf-8">
-<meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="{_POLICY}">
-<title>{escaped(f"bayesrnn: {title}")}</title>
-<style>{_STYLE}</style>
-</head>
-<body>
-<h1>{escaped(title)}</h1>
-{body}
-</body>
-</html>
-"""
+    dark = Markup(DARK_STYLE)
+    page = render("report/templates/page.html.j2", title=title, sections=sections, dark=dark)
+    return str(page)  # no part of another page
+
+
+def notes(lines: Iterable[str]) -> Markup:
+    """Small paragraphs."""
+    return render("report/templates/notes.html.j2", lines=lines)
+
+
+def code(lines: Iterable[str]) -> Markup:
+    """Lines as they are in a file or on a command line."""
+    return render("report/templates/code.html.j2", lines=lines)
+
+
+def entries(items: Iterable[tuple[str, str, str]]) -> Markup:
+    """A heading (where it is not empty), a paragraph and a note for each item."""
+    return render("report/templates/entries.html.j2", items=items)

@@ -1,15 +1,16 @@
-"""Tables for the terminal, for Markdown and for a page, and the table that compares runs."""
+"""Tables for the terminal, for Markdown and for a page."""
 
 import re
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Literal, Protocol
+from typing import Protocol
 
-from bayesrnn.report.text import cells, escaped, printable, shortened
+from markupsafe import Markup
 
-Align = Literal["left", "right"]
+from bayesrnn.report.page import render
+from bayesrnn.report.text import cells, printable, shortened
 
 _GAP = "  "
 _NARROWEST = 6
@@ -17,13 +18,22 @@ _NARROWEST = 6
 
 @dataclass(frozen=True)
 class Table:
-    """Rows of text under a header; `best` holds the (row, column) of cells to mark with `*`."""
+    """Rows of text under a header.
+
+    left: the titles of the columns of words; others have numbers, which end in the same place.
+    best: the (row, column) of cells to mark with `*`.
+    """
 
     header: Sequence[str]
     rows: Sequence[Sequence[str]]
-    aligns: Sequence[Align]
+    left: tuple[str, ...] = ()
     notes: Sequence[str] = ()
     best: frozenset[tuple[int, int]] = field(default_factory=frozenset)
+
+    @property
+    def aligns(self) -> list[str]:
+        """On which side each column is even."""
+        return ["left" if title in self.left else "right" for title in self.header]
 
     def text(self, width: int = 100) -> str:
         """For a terminal; the widest columns of words are shortened until it fits in `width`."""
@@ -50,29 +60,26 @@ class Table:
         ]
         return "\n".join([*made, *(f"\n{markdown_text(note)}" for note in self.notes)]) + "\n"
 
-    def html(self) -> str:
+    def html(self) -> Markup:
         """For a page."""
-        head = "".join(
-            f'<th scope="col" class="{align}">{escaped(cell)}</th>'
-            for cell, align in zip(self.header, self.aligns, strict=True)
-        )
-        body = "\n".join(
-            f"<tr>{''.join(self._html_cell(cell, row, c) for c, cell in enumerate(line))}</tr>"
-            for row, line in enumerate(self._marked())
-        )
-        notes = "".join(f'\n<p class="note">{escaped(note)}</p>' for note in self.notes)
-        table = f"<table>\n<thead><tr>{head}</tr></thead>\n<tbody>\n{body}\n</tbody>\n</table>"
-        return f'<div class="wide">\n{table}\n</div>{notes}\n'
+        rows = [
+            [
+                (cell, f"{align} best" if (r, c) in self.best else align)
+                for c, (cell, align) in enumerate(zip(row, self.aligns, strict=True))
+            ]
+            for r, row in enumerate(self._marked())
+        ]
+        header = list(zip(self.header, self.aligns, strict=True))
+        return render("report/templates/table.html.j2", header=header, rows=rows, lines=self.notes)
+
+    def __html__(self) -> str:
+        return self.html()
 
     def _marked(self) -> list[list[str]]:
         return [
             ["*" + cell if (r, c) in self.best else cell for c, cell in enumerate(row)]
             for r, row in enumerate(self.rows)
         ]
-
-    def _html_cell(self, cell: str, row: int, column: int) -> str:
-        best = " best" if (row, column) in self.best else ""
-        return f'<td class="{self.aligns[column]}{best}">{escaped(cell)}</td>'
 
     def _widths(self, lines: Sequence[Sequence[str]], width: int) -> list[int]:
         widths = [max(map(cells, column)) for column in zip(*lines, strict=True)]
@@ -85,8 +92,15 @@ class Table:
         return widths
 
 
+def titled_text(tables: Sequence[tuple[str, Table]], width: int = 100) -> str:
+    """Tables below their titles, for a terminal."""
+    return "\n".join(
+        f"{shortened(printable(title), width)}\n\n{table.text(width)}" for title, table in tables
+    )
+
+
 class Named(Protocol):
-    """What has the name of a run's folder, and its path."""
+    """What has the name of a folder, and its path."""
 
     @property
     def name(self) -> str:
@@ -97,20 +111,20 @@ class Named(Protocol):
         """The whole path."""
 
 
-def distinct_names(runs: Sequence[Named]) -> list[str]:
-    """The names of the runs' folders; their whole paths where several have the same name.
+def distinct_names(folders: Sequence[Named]) -> list[str]:
+    """The names of folders; their whole paths where several have the same name.
 
-    A run that is there several times is numbered.
+    A folder that is there several times is numbered.
     """
-    names = [run.name for run in runs]
-    paths = [r.name if names.count(r.name) == 1 else str(r.path) for r in runs]
+    names = [folder.name for folder in folders]
+    paths = [one.name if names.count(one.name) == 1 else str(one.path) for one in folders]
     return [
         path if path not in paths[:place] else f"{path} ({paths[:place].count(path) + 1})"
         for place, path in enumerate(paths)
     ]
 
 
-def _padded(text: str, width: int, align: Align) -> str:
+def _padded(text: str, width: int, align: str) -> str:
     space = " " * (width - cells(text))
     return space + text if align == "right" else text + space
 

@@ -1,18 +1,21 @@
-"""Words and numbers as they are shown: nothing that a terminal or a page would take as an order."""
+"""Words and numbers as they are shown, safe for a terminal and for a page."""
 
-import html
 import math
 import unicodedata
+
+from markupsafe import escape
 
 
 def printable(text: str) -> str:
     """The text with every character that has no picture (controls, lone surrogates) replaced."""
+    if text.isprintable():
+        return text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
 
 
 def escaped(text: str) -> str:
     """The text for HTML or SVG, between tags or inside a quoted attribute."""
-    return html.escape(printable(text))
+    return escape(printable(text))
 
 
 def cells(text: str) -> int:
@@ -47,6 +50,24 @@ def number_text(value: float | None, digits: int = 3) -> str:
     if value is None or not math.isfinite(value):
         return "-"
     return f"{round(value, digits) + 0.0:.{digits}f}" if abs(value) < 100_000 else f"{value:.2e}"
+
+
+def interval_text(value: float, low: float, high: float, digits: int = 3) -> str:
+    """A value with its interval, or alone where they look the same, as without resamples."""
+    said, least, most = (number_text(number, digits) for number in (value, low, high))
+    if least == said == most:
+        return said
+    return f"{said} ({least} to {most})" if low < 0 else f"{said} ({least}-{most})"
+
+
+def counted(number: int, noun: str) -> str:
+    """So many of something: 1 run, 2 runs."""
+    return f"{number:,} {noun}{'s' * (number != 1)}"
+
+
+def draws_text(samples: int) -> str:
+    """A number of draws in a table; 0 is the mean network."""
+    return str(samples or "mean")
 
 
 def _cells_of(character: str) -> int:

@@ -5,11 +5,13 @@ from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
+from markupsafe import Markup
+
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.report.chart import Series, line_chart
-from bayesrnn.report.page import Section, document
-from bayesrnn.report.table import Align, Table, distinct_names
-from bayesrnn.report.text import escaped
+from bayesrnn.report.page import Section, code, document, render
+from bayesrnn.report.table import Table, distinct_names
+from bayesrnn.report.text import counted
 from bayesrnn.runs.output import write_text
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import Task
@@ -63,13 +65,13 @@ def comparison_table(summaries: Sequence[RunSummary]) -> Table:
     for row, summary in zip(rows, summaries, strict=True):
         speed = summary.items_per_second
         row.append("-" if speed is None else f"{speed:,.0f}")
-    aligns: list[Align] = ["left" if place < 3 else "right" for place in range(len(header))]
     best = _best(summaries)
     if best:
         notes.insert(0, "* best on the validation set")
     notes += [*_stale_notes(names, summaries), *_corpus_notes(names, summaries)]
     column = header.index("valid")
-    return Table(header, rows, aligns, notes, frozenset((row, column) for row in best))
+    marked = frozenset((row, column) for row in best)
+    return Table(header, rows, ("run", "method", "network"), notes, marked)
 
 
 def comparable_groups(summaries: Sequence[RunSummary]) -> list[list[int]]:
@@ -145,20 +147,18 @@ def comparison_page(summaries: Sequence[RunSummary], sections: Sequence[Section]
 
     Runs that cannot be compared with each other have charts of their own.
     """
-    table = comparison_table(summaries).html()
     groups = comparable_groups(summaries)
     parts = [
-        Section("Results", table),
-        Section("Learning curves", "".join(curves([summaries[i] for i in g]) for g in groups)),
+        Section("Results", comparison_table(summaries)),
+        Section("Learning curves", *(curves([summaries[i] for i in group]) for group in groups)),
         *sections,
         Section("Settings, and how to run it again", run_settings(summaries)),
     ]
     corpora = ", ".join(dict.fromkeys(summary.data for summary in summaries))
-    runs = "1 run" if len(summaries) == 1 else f"{len(summaries)} runs"
-    return document(f"{runs} on {corpora}", parts)
+    return document(f"{counted(len(summaries), 'run')} on {corpora}", parts)
 
 
-def curves(summaries: Sequence[RunSummary]) -> str:
+def curves(summaries: Sequence[RunSummary]) -> Markup:
     """Perplexity or error by epoch as one SVG picture: validation solid, train dashed.
 
     The runs have to solve the same problem.
@@ -174,24 +174,25 @@ def curves(summaries: Sequence[RunSummary]) -> str:
     return line_chart(series, title, "epoch", shown)
 
 
-def run_settings(summaries: Sequence[RunSummary]) -> str:
+def run_settings(summaries: Sequence[RunSummary]) -> Markup:
     """What each run was trained with, and the command that trains it again, as HTML."""
-    parts = []
+    runs = []
     for name, summary in zip(distinct_names(summaries), summaries, strict=True):
         config = str(summary.path / "config.toml")
         again = ["--config", config, "--out", f"{summary.path}-again"]
-        command = shlex.join(["bayesrnn", "train", summary.task.name, *again])
         best = (
-            f"; best validation {summary.measure.title} {summary.measure.text(summary.best_valid)} "
+            f"best validation {summary.measure.title} {summary.measure.text(summary.best_valid)} "
             f"at epoch {summary.best_epoch}"
             if summary.best
-            else "; no epoch with a validation figure yet"
+            else "no epoch with a validation figure yet"
         )
-        said = f"{summary.data}, {summary.method}, {summary.network}, {summary.settings}{best}"
-        lines = "\n".join(map(escaped, summary.config_text.splitlines()))
-        parts.append(
-            f"<h3>{escaped(name)}</h3>\n<p>{escaped(said)}</p>\n"
-            f"<pre><code>{escaped(command)}</code></pre>\n"
-            f"<details><summary>config.toml</summary>\n<pre><code>{lines}</code></pre></details>\n"
+        runs.append(
+            {
+                "name": name,
+                "said": f"{summary.data}, {summary.method}, {summary.network}, "
+                f"{summary.settings}; {best}",
+                "command": code([shlex.join(["bayesrnn", "train", summary.task.name, *again])]),
+                "config": code(summary.config_text.splitlines()),
+            }
         )
-    return "".join(parts)
+    return render("runs/run_settings.html.j2", runs=runs)

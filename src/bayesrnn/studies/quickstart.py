@@ -1,28 +1,37 @@
 """The whole story in minutes: train three methods on the embedded novel and compare them."""
 
 import sys
-from html import escape
+from itertools import islice
 from pathlib import Path
 
 from bayesrnn.data.text import detokenize
+from bayesrnn.data.vocabulary import EOS, UNK
 from bayesrnn.progress import say
-from bayesrnn.report.highlights import marked_html, marked_text
+from bayesrnn.report.heat import wants_colour
 from bayesrnn.report.page import Section
 from bayesrnn.runs.compare import compare, curves
 from bayesrnn.runs.evaluate import evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.runs.output import columns
 from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import read_summary
-from bayesrnn.studies.doubts import doubtful_sentences
 from bayesrnn.tasks.lm.generate import continuation, prompt_tokens
+from bayesrnn.tasks.lm.inspect import inspected
+from bayesrnn.tasks.lm.inspect_report import inspection_sections, inspection_text
 from bayesrnn.tasks.lm.task import TASK
+from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 
 METHODS = ("plain", "dropout", "bbb")
 PROMPT = "it is a truth universally acknowledged, that"
 
+#: Sentences of the validation text that are inspected, words in each, and rows of the tables.
+_SENTENCES = 3
+_LENGTHS = range(8, 19)
+_TOP = 5
+
 
 def quickstart(out: Path, seed: int) -> None:
-    """Train, compare, write, and show doubts. What an earlier call did is not done again."""
+    """Train, compare, write, and inspect. What an earlier call did is not done again."""
     runs = [out / method for method in METHODS]
     for number, (method, run) in enumerate(zip(METHODS, runs, strict=True), start=1):
         say(f"\n[{number}/{len(METHODS)}] {method} on Pride and Prejudice")
@@ -34,20 +43,23 @@ def quickstart(out: Path, seed: int) -> None:
     text = detokenize(
         continuation(trained, prompt_tokens(PROMPT, trained.vocabulary), 60, seed=seed)
     )
-    doubts = doubtful_sentences(trained)
+    seen = inspected(trained, some_sentences(trained), samples=10, top=_TOP, seed=seed)
     page = out / "comparison.html"
     sections = [
-        Section("Text that bbb wrote", f"<p>{escape(text)}</p>"),
-        Section(
-            "Where bbb was least sure of the next word",
-            "".join(marked_html(doubt.words, doubt.least_sure) for doubt in doubts),
-        ),
+        Section("Text that bbb wrote", text),
+        *inspection_sections(seen, _TOP, "What bbb expected of sentences that it had not seen"),
     ]
     summaries = [read_summary(TASK, run) for run in runs]
     print(f"\n{compare(summaries, page, sections)}")
     (out / "curves.svg").write_text(curves(summaries), encoding="utf-8")
-    print(f"\nbbb writes:\n\n{text}\n\nbbb was least sure of the marked words:\n")
-    colour = sys.stdout.isatty()
-    for doubt in doubts:
-        print("  " + marked_text(doubt.words, doubt.least_sure, colour))
+    print(f"\nbbb writes:\n\n{text}\n\nwhat bbb expected of sentences that it had not seen:\n")
+    print(inspection_text(seen, _TOP, wants_colour(sys.stdout), columns()))
     print(f"\nThe page with the learning curves: {page}")
+
+
+def some_sentences(trained: TrainedLanguageModel) -> list[str]:
+    """The first sentences of the validation text of middling length without unknown words."""
+    text = " ".join(trained.vocabulary.decode(trained.corpus().valid))
+    sentences = (sentence.split() for sentence in text.split(EOS))
+    chosen = (words for words in sentences if len(words) in _LENGTHS and UNK not in words)
+    return [word for words in islice(chosen, _SENTENCES) for word in (*words, EOS)]

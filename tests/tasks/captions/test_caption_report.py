@@ -7,19 +7,21 @@ from dataclasses import replace
 
 import pytest
 
-from bayesrnn.report.heat import Scale
+from bayesrnn.report.heat import ColourScale
 from bayesrnn.report.text import cells
 from bayesrnn.tasks.captions.caption_report import (
     WORD_PROBABILITY,
+    agreement,
+    captions_page,
+    captions_text,
+    draws_table,
+)
+from bayesrnn.tasks.captions.caption_results import (
     CaptionedImage,
     CaptionedWord,
     Captioning,
     DrawnCaption,
     RankedCaption,
-    agreement,
-    captions_page,
-    captions_text,
-    draws_table,
 )
 from bayesrnn.tasks.captions.photographs import Preview
 
@@ -227,8 +229,8 @@ def test_a_caption_that_was_cut_shows_it(read_page):
 
 def test_the_scales_of_a_page_are_found_once(monkeypatch):
     sizes = []
-    of = Scale.of
-    monkeypatch.setattr(Scale, "of", lambda values: sizes.append(len(values)) or of(values))
+    of = ColourScale.of
+    monkeypatch.setattr(ColourScale, "of", lambda values: sizes.append(len(values)) or of(values))
     captions_page(make([make_image()] * 30), [picture()] * 30)
     assert sizes == [120, 120], "for entropy and for the part of it that is epistemic"
 

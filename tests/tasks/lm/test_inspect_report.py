@@ -7,13 +7,8 @@ from html.parser import HTMLParser
 import pytest
 
 from bayesrnn.report.text import cells
-from bayesrnn.tasks.lm.inspect_report import (
-    InspectedText,
-    InspectedWord,
-    NextWord,
-    inspection_page,
-    inspection_text,
-)
+from bayesrnn.tasks.lm.inspect_report import inspection_page, inspection_text
+from bayesrnn.tasks.lm.inspect_results import Continuation, InspectedText, InspectedWord
 
 
 def make_word(word, place, samples, known=True):
@@ -34,8 +29,8 @@ def make_text(words, samples=20, unknown=()):
         perplexity=12.345,
         words=[make_word(w, n, samples, w not in unknown) for n, w in enumerate(words)],
         next=[
-            NextWord("<eos>", 0.4, 0.05 if samples > 1 else None),
-            NextWord("and", 0.2, 0.001 if samples > 1 else None),
+            Continuation("<eos>", 0.4, 0.05 if samples > 1 else None),
+            Continuation("and", 0.2, 0.001 if samples > 1 else None),
         ],
     )
 
@@ -113,7 +108,7 @@ def test_the_page_is_whole_and_shows_words_as_words(text):
     assert "What &lt;b&gt;run expected" in page
     assert (
         "p 0.050 (0.010..0.300), entropy 3.010 nats = 3.000 aleatoric + 0.010 epistemic; "
-        "likeliest: &#x27;the&#x27; 0.310" in page
+        "likeliest: &#39;the&#39; 0.310" in page
     )
     assert "not in the vocabulary, read as &lt;unk&gt;" in page
     for name in ("probability", "entropy", "epistemic"):

@@ -11,16 +11,8 @@ import pytest
 import torch
 
 from bayesrnn.compression.patterns import matrices, patterns
-from bayesrnn.tasks.lm.prune_report import (
-    Curve,
-    KeptQuality,
-    Measured,
-    PrunedRun,
-    block_means,
-    grey_png,
-    pruning_page,
-    pruning_text,
-)
+from bayesrnn.tasks.lm.prune_report import block_means, grey_png, pruning_page, pruning_text
+from bayesrnn.tasks.lm.prune_results import Curve, KeptQuality, Measured, PrunedRun
 
 
 def curve(order, *perplexities):

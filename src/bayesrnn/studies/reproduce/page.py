@@ -2,11 +2,12 @@
 
 from collections.abc import Callable, Sequence
 
+from markupsafe import Markup
+
 from bayesrnn.report.axes import draw_axis, even_axis, share_axis, value_axis
 from bayesrnn.report.chart import Series, line_chart
-from bayesrnn.report.page import Section, document
+from bayesrnn.report.page import Section, code, document, notes
 from bayesrnn.report.table import Table, markdown_text
-from bayesrnn.report.text import escaped
 from bayesrnn.runs.compare import curves, run_settings
 from bayesrnn.studies.reproduce.published import PRUNED_SHARE
 from bayesrnn.studies.reproduce.results import GapLevel, ReproducedRun, Reproduction
@@ -20,10 +21,10 @@ from bayesrnn.studies.reproduce.tables import (
 )
 
 
-def reproduction_charts(found: Reproduction) -> dict[str, str]:
+def reproduction_charts(found: Reproduction) -> dict[str, Markup]:
     """SVG pictures by the name of their file; those for which there are figures."""
     runs = found.runs
-    charts: dict[str, str] = {}
+    charts: dict[str, Markup] = {}
     if any(run.summary.points for run in runs):
         charts["curves.svg"] = curves([run.summary for run in runs])
     if any(run.gaps for run in runs):
@@ -38,7 +39,7 @@ def reproduction_charts(found: Reproduction) -> dict[str, str]:
 
 def _by_draws(
     runs: Sequence[ReproducedRun], title: str, label: str, figure: Callable[[GapLevel], float]
-) -> str:
+) -> Markup:
     """A figure against the number of draws; the mean weights (0) are joined to none."""
 
     def points(levels: Sequence[GapLevel]) -> list[tuple[float, float | None]]:
@@ -58,7 +59,7 @@ def _by_draws(
     )
 
 
-def _pruning(runs: Sequence[ReproducedRun]) -> str:
+def _pruning(runs: Sequence[ReproducedRun]) -> Markup:
     """Perplexity by the share that is dropped; hollow marks are 1% above the full network.
 
     Weights are ranked by |mean| / sigma, or by their size where there is no sigma.
@@ -104,19 +105,16 @@ def reproduction_markdown(found: Reproduction) -> str:
 
 def reproduction_page(found: Reproduction) -> str:
     """The same as one HTML file, pictures included; it needs no other file."""
-    summaries = [run.summary for run in found.runs]
-    command = f"<pre><code>{escaped(found.command)}</code></pre>\n"
     charts = reproduction_charts(found)
-    sections = [
-        Section("Results", results_table(found).html() + command),
-        *(Section(title, _html_list(lines)) for title, lines in _lists(found)),
-    ]
+    made = notes([f"Written by {found.made_with}."])
+    sections = [Section("Results", results_table(found), code([found.command]))]
+    sections += [Section(title, lines) for title, lines in _lists(found)]
     for title, table in _tables(found):
-        pictures = "".join(charts.get(name, "") for name in _CHARTS.get(title, ()))
-        sections.append(Section(title, pictures + table.html()))
-    made = f'<p class="note">Written by {escaped(found.made_with)}.</p>\n'
-    settings = Section("Settings, and how to run it again", run_settings(summaries) + made)
-    return document(_title(found), [*sections, settings])
+        pictures = [charts[name] for name in _CHARTS.get(title, ()) if name in charts]
+        sections.append(Section(title, *pictures, table))
+    settings = run_settings([run.summary for run in found.runs])
+    sections.append(Section("Settings, and how to run it again", settings, made))
+    return document(_title(found), sections)
 
 
 _CURVES = "Learning curves"
@@ -171,7 +169,3 @@ def _said(run: ReproducedRun) -> str:
     summary = run.summary
     done = f"{summary.epochs_done} of {run.epochs} epochs done"
     return f"{run.name}: {summary.method}, {summary.network}, {summary.settings}; {done}"
-
-
-def _html_list(lines: Sequence[str]) -> str:
-    return f"<ul>\n{''.join(f'<li>{escaped(line)}</li>' for line in lines)}\n</ul>\n"

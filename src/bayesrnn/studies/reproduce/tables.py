@@ -3,8 +3,8 @@
 import statistics
 from collections.abc import Sequence
 
-from bayesrnn.report.table import Align, Table
-from bayesrnn.report.text import number_text, perplexity_text
+from bayesrnn.report.table import Table
+from bayesrnn.report.text import draws_text, number_text, perplexity_text
 from bayesrnn.studies.reproduce.published import (
     FIRST_EPOCH,
     GAPS,
@@ -47,7 +47,7 @@ def results_table(found: Reproduction) -> Table:
     titles = [title for title, _ in COLUMNS]
     header = ["model", "network", "epochs", "seeds", *titles]
     named = [f"{_mark(source, sources)} {source}" for source in sources]
-    return Table(header, rows, _aligns(header, words=2), [*_result_notes(found), *named])
+    return Table(header, rows, ("model", "network"), [*_result_notes(found), *named])
 
 
 def _result_notes(found: Reproduction) -> list[str]:
@@ -144,7 +144,7 @@ def epoch_table(found: Reproduction) -> Table | None:
     ]
     notes = ["perplexity on the validation text in 20 parts, with the mean weights"]
     header = ["epoch", *columns]
-    return Table(header, rows, _aligns(header, words=0), notes) if rows else None
+    return Table(header, rows, notes=notes) if rows else None
 
 
 def first_epoch_table(found: Reproduction) -> Table | None:
@@ -160,7 +160,7 @@ def first_epoch_table(found: Reproduction) -> Table | None:
     ]
     notes = ["ours: on the validation text, with the mean weights; the paper names no text"]
     header = ["run", "after epoch 1", "published"]
-    return Table(header, rows, _aligns(header), notes) if rows else None
+    return Table(header, rows, ("run",), notes) if rows else None
 
 
 def gap_table(found: Reproduction) -> Table | None:
@@ -168,7 +168,7 @@ def gap_table(found: Reproduction) -> Table | None:
     rows = [
         [
             run.name,
-            str(level.samples or "mean"),
+            draws_text(level.samples),
             number_text(level.nll),
             number_text(level.nll - level.entropy),
             number_text(level.gap),
@@ -185,7 +185,7 @@ def gap_table(found: Reproduction) -> Table | None:
         f"suits the validation text best; published: {PAPER.partition(',')[0]}, medium size",
     ]
     header = ["run", "draws", "NLL", "NLL-H", "gap", "gap at T", "gap, published"]
-    return Table(header, rows, _aligns(header), notes) if rows else None
+    return Table(header, rows, ("run",), notes) if rows else None
 
 
 def pruning_table(found: Reproduction) -> Table | None:
@@ -209,7 +209,7 @@ def pruning_table(found: Reproduction) -> Table | None:
         "by magnitude where there is no sigma",
         f"published: about {share} can go with little loss ({PAPER.partition(',')[0]}, medium)",
     ]
-    return Table(header, rows, _aligns(header), notes) if rows else None
+    return Table(header, rows, ("run",), notes) if rows else None
 
 
 def speed_table(found: Reproduction) -> Table | None:
@@ -228,9 +228,4 @@ def speed_table(found: Reproduction) -> Table | None:
         "the same run"
     ]
     header = ["method", "speed", "memory", "speed, published"]
-    return Table(header, rows, _aligns(header), notes) if rows else None
-
-
-def _aligns(header: Sequence[str], words: int = 1) -> list[Align]:
-    """So many columns of words, then numbers."""
-    return ["left" if place < words else "right" for place in range(len(header))]
+    return Table(header, rows, ("method",), notes) if rows else None

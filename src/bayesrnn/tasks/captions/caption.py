@@ -17,14 +17,13 @@ from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.report.heat import wants_colour
 from bayesrnn.runs.output import columns, require_outputs, write_json, write_text
-from bayesrnn.tasks.captions.caption_report import (
+from bayesrnn.tasks.captions.caption_report import captions_page, captions_text
+from bayesrnn.tasks.captions.caption_results import (
     CaptionedImage,
     CaptionedWord,
     Captioning,
     DrawnCaption,
     RankedCaption,
-    captions_page,
-    captions_text,
 )
 from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, caption_search, require_beam
 from bayesrnn.tasks.captions.image_network import ImageNetwork, load_image_network

@@ -10,7 +10,7 @@ from torch import Tensor
 from bayesrnn.errors import CorpusError, RunError
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
-from bayesrnn.report.table import Align, Table, distinct_names
+from bayesrnn.report.table import Table, distinct_names
 from bayesrnn.runs.options import from_toml
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.tasks.captions.config import resolve_captions
@@ -50,8 +50,7 @@ def caption_table(lines: Sequence[CaptionLine], notes: Sequence[str]) -> Table:
             if compared:
                 row.append(_difference(line.differences.get(name)))
         rows.append(row)
-    aligns: list[Align] = ["left" if place < 2 else "right" for place in range(len(header))]
-    return Table(header, rows, aligns, notes)
+    return Table(header, rows, ("captions", "by"), notes)
 
 
 def _difference(found: Interval | None) -> str:

@@ -1,21 +1,21 @@
 """What captioners know of their own doubts, in tables for the terminal and for a page."""
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+
+from markupsafe import Markup
 
 from bayesrnn.errors import RunError
 from bayesrnn.report.axes import even_axis, share_axis
 from bayesrnn.report.chart import Series, line_chart
-from bayesrnn.report.page import Section, document
-from bayesrnn.report.table import Align, Table, distinct_names
-from bayesrnn.report.text import escaped, number_text, printable, shortened
+from bayesrnn.report.page import Section, document, entries
+from bayesrnn.report.table import Table, distinct_names, titled_text
+from bayesrnn.report.text import counted, draws_text, interval_text, number_text
 from bayesrnn.tasks.captions.uncertainty_results import (
     CaptionLevel,
     CaptionUncertainty,
     SelectiveCaptions,
 )
-from bayesrnn.uncertainty.bootstrap import Interval
 
-_WIDTH = 100
 _SHARES = (1.0, 0.9, 0.7, 0.5, 0.3, 0.1)
 
 _WITHHOLDING_NOTES = (
@@ -48,11 +48,8 @@ _UNKNOWN_NOTES = (
 
 
 def caption_uncertainty_text(runs: Sequence[CaptionUncertainty]) -> str:
-    """The tables for a terminal of 100 columns."""
-    return "\n".join(
-        f"{shortened(printable(title), _WIDTH)}\n\n{table.text(_WIDTH)}"
-        for title, table in caption_uncertainty_tables(runs)
-    )
+    """The tables for a terminal."""
+    return titled_text(caption_uncertainty_tables(runs))
 
 
 def caption_uncertainty_tables(runs: Sequence[CaptionUncertainty]) -> list[tuple[str, Table]]:
@@ -78,15 +75,15 @@ def _withholding_table(runs: Sequence[CaptionUncertainty]) -> Table:
     rows = [
         [
             name,
-            _draws(level),
+            draws_text(level.samples),
             *(number_text(_kept(level.doubts, share), 1) for share in _SHARES),
-            _interval(level.doubts.area, 1),
+            interval_text(*level.doubts.area, digits=1),
             number_text(level.doubts.oracle, 1),
         ]
         for name, level in _levels(runs)
     ]
     notes = [note.format(**_words(runs[0])) for note in _WITHHOLDING_NOTES]
-    return Table(header, rows, _aligns(header), notes)
+    return Table(header, rows, ("run", "by"), notes)
 
 
 def _correlation_table(runs: Sequence[CaptionUncertainty]) -> Table:
@@ -94,15 +91,15 @@ def _correlation_table(runs: Sequence[CaptionUncertainty]) -> Table:
     rows = [
         [
             name,
-            _draws(level),
+            draws_text(level.samples),
             number_text(level.confidence),
             number_text(level.information),
-            _interval(level.doubts.correlation),
-            _interval(level.doubts.gain),
+            interval_text(*level.doubts.correlation),
+            interval_text(*level.doubts.gain),
         ]
         for name, level in _levels(runs)
     ]
-    return Table(header, rows, _aligns(header), _CORRELATION_NOTES)
+    return Table(header, rows, ("run", "by"), _CORRELATION_NOTES)
 
 
 def _unknown_table(runs: Sequence[CaptionUncertainty], told: CaptionUncertainty) -> Table:
@@ -111,11 +108,12 @@ def _unknown_table(runs: Sequence[CaptionUncertainty], told: CaptionUncertainty)
     rows = [
         [
             name,
-            _draws(level),
+            draws_text(level.samples),
             by,
             number_text(regular),
             number_text(other),
-            *map(_interval, (score.auroc, score.fpr95)),
+            interval_text(*score.auroc),
+            interval_text(*score.fpr95),
         ]
         for name, level in _levels(runs)
         if (found := level.unknown) is not None
@@ -126,16 +124,12 @@ def _unknown_table(runs: Sequence[CaptionUncertainty], told: CaptionUncertainty)
         if score is not None
     ]
     notes = [note.format(**_words(told)) for note in _UNKNOWN_NOTES]
-    return Table(header, rows, _aligns(header), notes)
+    return Table(header, rows, ("run", "by"), notes)
 
 
 def _levels(runs: Sequence[CaptionUncertainty]) -> list[tuple[str, CaptionLevel]]:
     named = zip(distinct_names(runs), runs, strict=True)
     return [(name, level) for name, run in named for level in run.levels]
-
-
-def _draws(level: CaptionLevel) -> str:
-    return str(level.samples or "mean")
 
 
 def _kept(doubts: SelectiveCaptions, share: float) -> float | None:
@@ -152,18 +146,6 @@ def _words(run: CaptionUncertainty) -> dict[str, object]:
         "unknown": f"{run.unknown:,}",
         "beam": run.beam,
     }
-
-
-def _interval(found: Interval, digits: int = 3) -> str:
-    """The value with its interval, or alone where no resamples were made."""
-    value, low, high = (number_text(number, digits) for number in found)
-    if found.low == found.value == found.high:
-        return value
-    return f"{value} ({low} to {high})" if found.low < 0 else f"{value} ({low}-{high})"
-
-
-def _aligns(header: Sequence[str]) -> list[Align]:
-    return ["left" if title in ("run", "by") else "right" for title in header]
 
 
 _WITHHOLDING = (
@@ -188,16 +170,16 @@ def caption_uncertainty_page(runs: Sequence[CaptionUncertainty]) -> str:
     """One HTML file: the tables, CIDEr against coverage, settings."""
     withholding, correlation, *unknown = caption_uncertainty_tables(runs)
     sections = [
-        Section(withholding[0], withholding[1].html() + _said(_WITHHOLDING) + _chart(runs)),
-        Section(correlation[0], correlation[1].html() + _said(_CORRELATION)),
-        *(Section(title, table.html() + _said(_UNKNOWN)) for title, table in unknown),
-        Section("Settings", _settings(runs)),
+        Section(*withholding, _WITHHOLDING, _chart(runs)),
+        Section(*correlation, _CORRELATION),
+        *(Section(*table, _UNKNOWN) for table in unknown),
+        Section("Settings", entries(_settings(runs))),
     ]
-    counted = "1 captioner" if len(runs) == 1 else f"{len(runs)} captioners"
-    return document(f"Uncertainty of {counted} on {runs[0].data}", sections)
+    who = counted(len(runs), "captioner")
+    return document(f"Uncertainty of {who} on {runs[0].data}", sections)
 
 
-def _chart(runs: Sequence[CaptionUncertainty]) -> str:
+def _chart(runs: Sequence[CaptionUncertainty]) -> Markup:
     """CIDEr against coverage: the most draws of each run, and the fewest where they differ."""
     named = list(zip(distinct_names(runs), runs, strict=True))
     most = [_line(name, run.levels[-1], False) for name, run in named]
@@ -223,22 +205,14 @@ def _line(name: str, level: CaptionLevel, dashed: bool) -> Series:
     return Series(name, list(zip(level.doubts.coverage, level.doubts.score, strict=True)), dashed)
 
 
-def _settings(runs: Sequence[CaptionUncertainty]) -> str:
-    return "".join(
-        f"<h3>{escaped(name)}</h3>\n<p>{escaped(f'{run.data}, {run.method}, {run.settings}')}</p>"
-        f'\n<p class="note">{escaped(_origin(run))}</p>\n'
-        for name, run in zip(distinct_names(runs), runs, strict=True)
-    )
-
-
-def _origin(run: CaptionUncertainty) -> str:
-    draws = ", ".join(str(level.samples or "mean network") for level in run.levels)
-    return (
-        f"{run.path} at step {run.step:,}; {run.images:,} {run.split} images of {run.data}, "
-        f"{run.unknown:,} images of {run.unknown_data}; draws: {draws}; seed {run.seed} of the "
-        f"measurement; beam {run.beam}, {run.bootstrap:,} resamples"
-    )
-
-
-def _said(text: str) -> str:
-    return f"<p>{escaped(text)}</p>\n"
+def _settings(runs: Sequence[CaptionUncertainty]) -> Iterator[tuple[str, str, str]]:
+    """The name of each run, what it is, and how it was measured."""
+    for name, run in zip(distinct_names(runs), runs, strict=True):
+        draws = ", ".join(str(level.samples or "mean network") for level in run.levels)
+        yield (
+            name,
+            f"{run.data}, {run.method}, {run.settings}",
+            f"{run.path} at step {run.step:,}; {run.images:,} {run.split} images of {run.data}, "
+            f"{run.unknown:,} images of {run.unknown_data}; draws: {draws}; seed {run.seed} of the "
+            f"measurement; beam {run.beam}, {run.bootstrap:,} resamples",
+        )

@@ -4,7 +4,6 @@ import sys
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -18,13 +17,8 @@ from bayesrnn.random import seeded
 from bayesrnn.report.heat import wants_colour
 from bayesrnn.runs.output import columns, require_outputs, write_json, write_text
 from bayesrnn.tasks.lm.generate import prompt_tokens
-from bayesrnn.tasks.lm.inspect_report import (
-    InspectedText,
-    InspectedWord,
-    NextWord,
-    inspection_page,
-    inspection_text,
-)
+from bayesrnn.tasks.lm.inspect_report import inspection_page, inspection_text
+from bayesrnn.tasks.lm.inspect_results import Continuation, InspectedText, InspectedWord
 from bayesrnn.tasks.lm.reading import readings
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
@@ -33,17 +27,6 @@ from bayesrnn.uncertainty.draws import Draws
 
 #: The shares of the draws between which `low` and `high` lie.
 QUANTILES = (0.05, 0.95)
-
-
-class Continuation(NamedTuple):
-    """A word that may follow the text: its number, and its probability over the draws.
-
-    `spread` is the standard deviation of the probability; None with fewer than two draws.
-    """
-
-    number: int
-    probability: float
-    spread: float | None
 
 
 @dataclass(frozen=True)
@@ -57,7 +40,10 @@ class Inspection:
     aleatoric: the mean entropy of single draws.
     likeliest: number of the word that was most probable (int64).
     likeliest_probability: its probability, averaged.
-    following: the likeliest words after the end, likeliest first.
+    following: numbers of the likeliest words after the end, likeliest first (int64 [top]).
+    following_probability: their probabilities, averaged [top].
+    following_spread: the standard deviations of these over the draws [top]; None with fewer than
+        two.
     """
 
     draws: int
@@ -68,7 +54,9 @@ class Inspection:
     aleatoric: Tensor
     likeliest: Tensor
     likeliest_probability: Tensor
-    following: tuple[Continuation, ...]
+    following: Tensor
+    following_probability: Tensor
+    following_spread: Tensor | None
 
     @property
     def epistemic(self) -> Tensor:
@@ -101,14 +89,6 @@ def inspect_words(
     top: how many of the likeliest words after the end are wanted.
     advance: is told how many words a network has read.
     """
-    if len(ids) < 2:
-        raise CorpusError("there is no word to inspect; give a text of at least one word")
-    if samples < 0:
-        raise ConfigError(f"samples is {samples}; it has to be 0 (the mean network) or more")
-    if samples > len(draws):
-        raise ConfigError(f"samples is {samples}, but there are only {len(draws)} draws")
-    if top < 1:
-        raise ConfigError(f"top is {top}; it has to be 1 or more")
     used = draws.differing(samples)
     parts: list[dict[str, Tensor]] = []
     single: list[Tensor] = []
@@ -124,11 +104,14 @@ def inspect_words(
         if reading.samples == used:
             parts.append(_figures(reading.average, targets, single))
     whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
+    following_probability, following = end.mean.topk(min(top, vocabulary))
     return Inspection(
         draws=used,
         low=whole.pop("low", None),
         high=whole.pop("high", None),
-        following=_likeliest(end, min(top, vocabulary)),
+        following=following,
+        following_probability=following_probability,
+        following_spread=end.variance(correction=1)[following].sqrt() if end.count > 1 else None,
         **whole,
     )
 
@@ -159,14 +142,6 @@ def _figures(
         low, high = np.quantile(torch.stack(list(single)).numpy(), QUANTILES, axis=0)
         figures |= {"low": torch.from_numpy(low), "high": torch.from_numpy(high)}
     return figures
-
-
-def _likeliest(end: RunningMoments, top: int) -> tuple[Continuation, ...]:
-    mean, numbers = end.mean.topk(top)
-    spreads = [None] * top
-    if end.count > 1:
-        spreads = end.variance(correction=1)[numbers].sqrt().tolist()
-    return tuple(map(Continuation, numbers.tolist(), mean.tolist(), spreads))
 
 
 def inspect_text(
@@ -220,10 +195,14 @@ def inspected(
         samples=found.draws,
         perplexity=found.perplexity,
         words=_words(trained, tokens, found),
-        next=[
-            NextWord(vocabulary.words[number], probability, spread)
-            for number, probability, spread in found.following
-        ],
+        next=list(
+            map(
+                Continuation,
+                vocabulary.decode(found.following),
+                found.following_probability.tolist(),
+                _values(found.following_spread, len(found.following)),
+            )
+        ),
     )
 
 
@@ -243,13 +222,12 @@ def _words(
     trained: TrainedLanguageModel, tokens: list[str], found: Inspection
 ) -> list[InspectedWord]:
     vocabulary = trained.vocabulary
-    nothing = [None] * len(tokens)
     columns = zip(
         tokens,
         (token in vocabulary for token in tokens),
         found.probability.tolist(),
-        nothing if found.low is None else found.low.tolist(),
-        nothing if found.high is None else found.high.tolist(),
+        _values(found.low, len(tokens)),
+        _values(found.high, len(tokens)),
         found.entropy.tolist(),
         found.aleatoric.tolist(),
         found.epistemic.tolist(),
@@ -258,3 +236,8 @@ def _words(
         strict=True,
     )
     return [InspectedWord(*column) for column in columns]
+
+
+def _values(found: Tensor | None, count: int) -> list[float] | list[None]:
+    """The numbers, or as many times nothing."""
+    return [None] * count if found is None else found.tolist()

@@ -1,24 +1,24 @@
 """A text as a language model saw it: how probable each word was, and where it was in doubt."""
 
 import textwrap
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Sequence
 
 from bayesrnn.report.heat import (
     PROBABILITY,
     SENTENCE_END,
-    Figure,
+    ColourScale,
     HeatWord,
-    Scale,
+    WordMetric,
     gloss,
     heat_html,
-    legend,
     probability_text,
     prose,
+    terminal_legend,
 )
-from bayesrnn.report.page import Section, document
-from bayesrnn.report.table import Align, Table
-from bayesrnn.report.text import cells, escaped, number_text, perplexity_text, printable
+from bayesrnn.report.page import Section, document, notes
+from bayesrnn.report.table import Table
+from bayesrnn.report.text import cells, counted, number_text, perplexity_text, printable
+from bayesrnn.tasks.lm.inspect_results import InspectedText, InspectedWord
 
 #: A text of at most so many words is shown with all figures below each word.
 _GLOSSED = 60
@@ -31,74 +31,23 @@ _ON_PAGE = 20_000
 _CONTEXT = 22
 
 
-@dataclass(frozen=True)
-class InspectedWord:
-    """A word of the text, as it is shown, and its figures; entropies in nats.
-
-    known: whether the vocabulary has it; if not, the figures are those of `<unk>`.
-    low, high: 5% and 95% quantile of the probability over the draws; None with fewer than two.
-    """
-
-    word: str
-    known: bool
-    probability: float
-    low: float | None
-    high: float | None
-    entropy: float
-    aleatoric: float
-    epistemic: float
-    likeliest: str
-    likeliest_probability: float
-
-
-@dataclass(frozen=True)
-class NextWord:
-    """A word that may follow the text; `spread` is the standard deviation over the draws."""
-
-    word: str
-    probability: float
-    spread: float | None
-
-
-@dataclass(frozen=True)
-class InspectedText:
-    """A whole text as one run saw it.
-
-    samples: draws that were averaged; 0 is the mean network.
-    """
-
-    run: str
-    method: str
-    step: int
-    seed: int
-    samples: int
-    perplexity: float
-    words: Sequence[InspectedWord]
-    next: Sequence[NextWord]
-
-    @property
-    def doubted(self) -> bool:
-        """Whether there are several draws, which can disagree."""
-        return self.samples > 1
-
-
 def inspection_text(text: InspectedText, top: int, colour: bool, width: int = 100) -> str:
     """All of it for a terminal; tables have `top` rows."""
     shown = text.words[:_ON_SCREEN]
-    figures = _figures(text, shown)
+    metrics = _metrics(text, shown)
     words = [_bracketed(word) for word in shown]
     running = colour and len(shown) > _GLOSSED
     disputed = _disputed(text, top)
     if running:
-        body = prose(words, figures[0], disputed, width)
-        legends = [legend(figures[0], colour)]
+        body = prose(words, metrics[0], disputed, width)
+        legends = [terminal_legend(metrics[0], colour)]
     else:
-        body = gloss(words, figures, colour, width)
-        legends = [legend(figure, colour) for figure in (figures[0], figures[-1])]
-    notes = _notes(text, "[word]", _ON_SCREEN, "--html shows more, --json has all")
+        body = gloss(words, metrics, colour, width)
+        legends = [terminal_legend(metric, colour) for metric in (metrics[0], metrics[-1])]
+    said = _notes(text, "[word]", _ON_SCREEN, "--html shows more, --json has all")
     if running and disputed:
-        notes.append("underlined: where the draws disagree most")
-    explained = [*filter(None, legends), *(textwrap.fill(note, width) for note in notes)]
+        said.append("underlined: where the draws disagree most")
+    explained = [*filter(None, legends), *(textwrap.fill(note, width) for note in said)]
     blocks = [textwrap.fill(summary_line(text), width), body, "\n".join(explained)]
     blocks += [f"{title}\n\n{table.text(width)}" for title, table in _tables(text, top, disputed)]
     return "\n\n".join(block.rstrip("\n") for block in blocks if block)
@@ -106,62 +55,59 @@ def inspection_text(text: InspectedText, top: int, colour: bool, width: int = 10
 
 def inspection_page(text: InspectedText, top: int) -> str:
     """All of it as a page; tables have `top` rows."""
+    return document(f"What {text.run} expected", inspection_sections(text, top, "The text"))
+
+
+def inspection_sections(text: InspectedText, top: int, title: str) -> list[Section]:
+    """The shaded words under a title of their own, and the tables."""
     shown = text.words[:_ON_PAGE]
     words = [HeatWord(_sign(word.word), _tooltip(word), not word.known) for word in shown]
-    notes = _notes(text, "dotted underline", _ON_PAGE, "--json has all")
+    said = _notes(text, "dotted underline", _ON_PAGE, "--json has all")
     meanings = "probability: of the word that came; entropy: how open the prediction was, in nats"
     if text.doubted:
         meanings += "; epistemic: the part of the entropy that comes from the draws' disagreement"
-    notes += [meanings, "rest the pointer on a word to see its figures"]
-    said = "".join(f'<p class="note">{escaped(note)}</p>\n' for note in notes)
-    summary = f"<p>{escaped(summary_line(text))}</p>\n"
-    sections = [Section("The text", summary + heat_html(words, _figures(text, shown)) + said)]
-    sections += [
-        Section(title, table.html()) for title, table in _tables(text, top, _disputed(text, top))
+    said += [meanings, "rest the pointer on a word to see its figures"]
+    heat = heat_html(words, _metrics(text, shown))
+    tables = _tables(text, top, _disputed(text, top))
+    return [
+        Section(title, summary_line(text), heat, notes(said)),
+        *(Section(title, table) for title, table in tables),
     ]
-    return document(f"What {text.run} expected", sections)
 
 
 def summary_line(text: InspectedText) -> str:
     """Who read, how much, and the means over the text."""
-    kinds = {0: "the mean network", 1: "1 draw"}
-    who = f"{text.method}, {kinds.get(text.samples, f'{text.samples} draws')}"
-    words = "1 word" if len(text.words) == 1 else f"{len(text.words):,} words"
+    who = f"{text.method}, {counted(text.samples, 'draw') if text.samples else 'the mean network'}"
     entropy, aleatoric, epistemic = (
         number_text(sum(getattr(word, name) for word in text.words) / len(text.words))
         for name in ("entropy", "aleatoric", "epistemic")
     )
     split = f" = {aleatoric} aleatoric + {epistemic} epistemic" if text.doubted else ""
     return (
-        f"{who}: {words}, perplexity {perplexity_text(text.perplexity)}, "
-        f"entropy {entropy} nats{split}"
+        f"{who}: {counted(len(text.words), 'word')}, "
+        f"perplexity {perplexity_text(text.perplexity)}, entropy {entropy} nats{split}"
     )
 
 
-def _figures(text: InspectedText, shown: Sequence[InspectedWord]) -> list[Figure]:
-    entropy = [word.entropy for word in shown]
-    figures = [
-        Figure("probability", [word.probability for word in shown], PROBABILITY),
-        Figure("entropy", entropy, Scale.of(entropy)),
-    ]
-    if text.doubted:
-        epistemic = [word.epistemic for word in shown]
-        figures.append(Figure("epistemic", epistemic, Scale.of(epistemic)))
-    return figures
+def _metrics(text: InspectedText, shown: Sequence[InspectedWord]) -> list[WordMetric]:
+    """The metrics that words are shaded by; nats by those that are shown."""
+    metrics = [WordMetric("probability", [word.probability for word in shown], PROBABILITY)]
+    for name in ("entropy", "epistemic") if text.doubted else ("entropy",):
+        values = [getattr(word, name) for word in shown]
+        metrics.append(WordMetric(name, values, ColourScale.of(values)))
+    return metrics
 
 
 def _notes(text: InspectedText, mark: str, limit: int, advice: str) -> list[str]:
     """What has to be said of the words that are shown."""
-    notes = []
+    said = []
     if len(text.words) > limit:
-        notes.append(f"the first {limit:,} of {len(text.words):,} words; {advice}")
-    unknown = list(dict.fromkeys(word.word for word in text.words if not word.known))
-    if unknown:
-        count = sum(not word.known for word in text.words)
-        notes.append(f"{mark}: not in the vocabulary, read as <unk> ({count:,} of the words)")
+        said.append(f"the first {limit:,} of {len(text.words):,} words; {advice}")
+    if count := sum(not word.known for word in text.words):
+        said.append(f"{mark}: not in the vocabulary, read as <unk> ({count:,} of the words)")
     if any(word.word == "<eos>" for word in text.words):
-        notes.append(f"{SENTENCE_END}: the end of a sentence, which is foreseen like a word")
-    return notes
+        said.append(f"{SENTENCE_END}: the end of a sentence, which is foreseen like a word")
+    return said
 
 
 def _disputed(text: InspectedText, top: int) -> list[int]:
@@ -186,38 +132,33 @@ def _tables(text: InspectedText, top: int, disputed: Sequence[int]) -> list[tupl
     return tables
 
 
-def _places_table(text: InspectedText, places: Sequence[int], notes: Sequence[str] = ()) -> Table:
-    """Words with those before them, which the network went by, and their figures."""
-    columns: list[tuple[str, Align, list[str]]] = []
+def _places_table(text: InspectedText, places: Sequence[int], said: Sequence[str] = ()) -> Table:
+    """Words with those before them, which the network went by, and their metrics."""
     words = [text.words[place] for place in places]
-
-    def column(title: str, align: Align, cells: Iterable[str]) -> None:
-        columns.append((title, align, list(cells)))
-
-    column("after", "right", (_words_before(text, place) for place in places))
-    column("word", "left", map(_bracketed, words))
-    column("p", "right", (probability_text(word.probability) for word in words))
-    if text.doubted:
-        column("5%..95%", "right", map(_interval, words))
-    column("entropy", "right", (number_text(word.entropy) for word in words))
-    if text.doubted:
-        column("epistemic", "right", (number_text(word.epistemic) for word in words))
-    column("likeliest", "left", (_sign(word.likeliest) for word in words))
-    column("its p", "right", (probability_text(word.likeliest_probability) for word in words))
-    titles, aligns, texts = zip(*columns, strict=True)
-    return Table(titles, list(zip(*texts, strict=True)), aligns, notes)
+    columns = {
+        "after": [_words_before(text, place) for place in places],
+        "word": [_bracketed(word) for word in words],
+        "p": [probability_text(word.probability) for word in words],
+        "5%..95%": [_interval(word) for word in words],
+        "entropy": [number_text(word.entropy) for word in words],
+        "epistemic": [number_text(word.epistemic) for word in words],
+        "likeliest": [_sign(word.likeliest) for word in words],
+        "its p": [probability_text(word.likeliest_probability) for word in words],
+    }
+    if not text.doubted:
+        del columns["5%..95%"], columns["epistemic"]
+    rows = list(zip(*columns.values(), strict=True))
+    return Table(list(columns), rows, ("word", "likeliest"), said)
 
 
 def _next_table(text: InspectedText) -> Table:
-    shown = [[_sign(word.word), probability_text(word.probability)] for word in text.next]
+    rows = [[_sign(word.word), probability_text(word.probability)] for word in text.next]
     if not text.doubted:
-        return Table(["word", "p"], shown, ["left", "right"])
-    rows = [
-        [*row, f"± {probability_text(word.spread or 0.0)}"]
-        for row, word in zip(shown, text.next, strict=True)
-    ]
+        return Table(["word", "p"], rows, ("word",))
+    for row, word in zip(rows, text.next, strict=True):
+        row.append(f"± {probability_text(word.spread or 0.0)}")
     note = "spread: standard deviation of p over the draws"
-    return Table(["word", "p", "spread"], rows, ["left", "right", "right"], [note])
+    return Table(["word", "p", "spread"], rows, ("word",), [note])
 
 
 def _words_before(text: InspectedText, place: int) -> str:

@@ -21,15 +21,8 @@ from bayesrnn.runs.output import require_outputs, require_writable, write_json, 
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.tasks.lm.fine_tuning import fine_tune
 from bayesrnn.tasks.lm.likelihood import target_log_probs
-from bayesrnn.tasks.lm.prune_report import (
-    Curve,
-    KeptQuality,
-    Measured,
-    PrunedFile,
-    PrunedRun,
-    pruning_page,
-    pruning_text,
-)
+from bayesrnn.tasks.lm.prune_report import pruning_page, pruning_text
+from bayesrnn.tasks.lm.prune_results import Curve, KeptQuality, Measured, PrunedFile, PrunedRun
 from bayesrnn.tasks.lm.prune_settings import PruneSettings
 from bayesrnn.tasks.lm.task import HINTS, TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel

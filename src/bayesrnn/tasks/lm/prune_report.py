@@ -6,19 +6,19 @@ import struct
 import textwrap
 import zlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 import numpy as np
+from markupsafe import Markup
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesrnn.compression.file import CompactSize
 from bayesrnn.compression.patterns import Pattern
 from bayesrnn.report.axes import share_axis, value_axis
 from bayesrnn.report.chart import Reference, Series, line_chart
-from bayesrnn.report.page import Section, document
-from bayesrnn.report.table import Align, Table
-from bayesrnn.report.text import escaped, perplexity_text, printable, shortened
+from bayesrnn.report.page import Section, document, entries, render
+from bayesrnn.report.table import Table, titled_text
+from bayesrnn.report.text import counted, perplexity_text, printable
+from bayesrnn.tasks.lm.prune_results import KeptQuality, PrunedFile, PrunedRun
 
 #: The largest picture of a matrix, the narrowest, and the most points of a line over its rows.
 _WIDTH, _HEIGHT = 400, 300
@@ -45,116 +45,26 @@ _PICTURES = (
 )
 
 
-@dataclass(frozen=True)
-class Measured:
-    """A pruned network: the fraction asked for, whole weights that were dropped, nats a word."""
-
-    fraction: float
-    dropped: int
-    nll: float
-
-    @property
-    def perplexity(self) -> float:
-        """exp(nll)."""
-        return math.exp(self.nll) if self.nll < 700 else math.inf
-
-
-@dataclass(frozen=True)
-class Curve:
-    """One order of dropping weights: what it costs, from the full network on."""
-
-    order: str
-    points: tuple[Measured, ...]
-
-
-@dataclass(frozen=True)
-class KeptQuality:
-    """The largest fraction that was found whose perplexity is within `quality` of the full one.
-
-    limit: the highest nll that is within.
-    tried: what was measured to find it, beside the curve.
-    """
-
-    quality: float
-    limit: float
-    order: str
-    found: Measured
-    tried: tuple[Measured, ...]
-
-
-@dataclass(frozen=True)
-class PrunedFile:
-    """A pruned network in a file.
-
-    values: their type in the file.
-    masked: the network before it was written, with zeros for the weights that were dropped.
-    written: the network as it was read from the file.
-    tuned: before fine-tuning and after each epoch of it; empty without.
-    """
-
-    path: str
-    values: str
-    size: CompactSize
-    masked: Measured
-    written: Measured
-    tuned: tuple[Measured, ...] = ()
-
-
-@dataclass(frozen=True)
-class PrunedRun:
-    """What pruning costs one run.
-
-    only: patterns of the names of the weights that may be dropped; none for all.
-    weights: how many can be dropped.
-    fixed: how many parameters cannot.
-    curves: the order to trust most first; each begins with the full network.
-    shown_order, shown_fraction, shown_dropped: what the patterns show.
-    """
-
-    name: str
-    path: str
-    method: str
-    corpus: str
-    settings: str
-    split: str
-    streams: int
-    step: int
-    seed: int
-    only: tuple[str, ...]
-    per_tensor: bool
-    weights: int
-    fixed: int
-    curves: tuple[Curve, ...]
-    quality: KeptQuality | None
-    shown_order: str
-    shown_fraction: float
-    shown_dropped: int
-    patterns: tuple[Pattern, ...]
-    file: PrunedFile | None = None
-
-    @property
-    def full(self) -> Measured:
-        """The full network."""
-        return self.curves[0].points[0]
-
-
 def pruning_text(run: PrunedRun, width: int = 100) -> str:
     """The tables for a terminal."""
-    blocks = [textwrap.fill(printable(line), width) for line in _said(run)]
-    for title, table in ((_cost_title(run), _costs(run)), (_shown_title(run), _matrices(run))):
-        blocks.append(f"{shortened(printable(title), width)}\n\n{table.text(width)}".rstrip("\n"))
-    return "\n\n".join(blocks)
+    said = [f"{textwrap.fill(printable(line), width)}\n" for line in _said(run)]
+    tables = [(_cost_title(run), _costs(run)), (_shown_title(run), _matrices(run))]
+    return "\n".join([*said, titled_text(tables, width)]).rstrip("\n")
 
 
 def pruning_page(run: PrunedRun, kept: Mapping[str, Tensor]) -> str:
     """One HTML file: the curve, the tables, and a picture of each matrix from its mask."""
-    paragraphs = "".join(f"<p>{escaped(line)}</p>\n" for line in _said(run))
-    pictures = "".join(_picture(pattern, kept[pattern.name]) for pattern in run.patterns)
+    pictures = [_picture(pattern, kept[pattern.name]) for pattern in run.patterns]
+    shown = render("tasks/lm/prune_pictures.html.j2", pictures=pictures)
+    origin = (
+        f"{run.path} at step {run.step:,}; {_text(run)} in {counted(run.streams, 'stream')}; "
+        f"seed {run.seed} of the random order"
+    )
     sections = [
-        Section(_cost_title(run), paragraphs + _chart(run) + _costs(run).html()),
-        Section(_shown_title(run), _matrices(run).html()),
-        Section("The pattern of each matrix", f"<p>{escaped(_PICTURES)}</p>\n{pictures}"),
-        Section("Settings", _settings(run)),
+        Section(_cost_title(run), *_said(run), _chart(run), _costs(run)),
+        Section(_shown_title(run), _matrices(run)),
+        Section("The pattern of each matrix", _PICTURES, shown),
+        Section("Settings", entries([("", f"{run.corpus}, {run.method}, {run.settings}", origin)])),
     ]
     return document(f"Pruning {run.name}", sections)
 
@@ -224,7 +134,7 @@ def _costs(run: PrunedRun) -> Table:
         f"dropped: set to zero, ranked {ranked}; {'; '.join(orders)}",
         f"growth: of the perplexity by {first.order}, from the full network",
     ]
-    return Table(header, rows, ["right"] * len(header), notes)
+    return Table(header, rows, notes=notes)
 
 
 def _shown_title(run: PrunedRun) -> str:
@@ -244,16 +154,15 @@ def _matrices(run: PrunedRun) -> Table:
         ]
         for pattern in run.patterns
     ]
-    aligns: list[Align] = ["left", "right", "right", "right", "right"]
     notes = [_VANISHED]
     others = run.weights - sum(pattern.rows * pattern.columns for pattern in run.patterns)
     if others:
         gone = run.shown_dropped - sum(pattern.dropped for pattern in run.patterns)
         notes.append(f"of the {others:,} weights in vectors (biases), {gone:,} were dropped")
-    return Table(header, rows, aligns, notes)
+    return Table(header, rows, ("matrix",), notes)
 
 
-def _chart(run: PrunedRun) -> str:
+def _chart(run: PrunedRun) -> Markup:
     references = [Reference.level("full network", run.full.perplexity)]
     return line_chart(
         [
@@ -270,28 +179,26 @@ def _chart(run: PrunedRun) -> str:
     )
 
 
-def _picture(pattern: Pattern, kept: Tensor) -> str:
+def _picture(pattern: Pattern, kept: Tensor) -> dict[str, object]:
     """The matrix as a picture with its caption, and the share that each row lost."""
     shares = block_means(kept.cpu().numpy(), _HEIGHT, _WIDTH)
     height, width = shares.shape
     zoom = max(min(_WIDTH // width, _HEIGHT // height), 1)
-    stretched = max(zoom, _NARROWEST // width)
-    image = base64.b64encode(grey_png(1 - shares)).decode()
-    shape = f"{pattern.rows:,} rows x {pattern.columns:,} columns"
-    said = f"{shape}, {pattern.share:.1%} dropped"
+    said = f"{pattern.rows:,} rows x {pattern.columns:,} columns, {pattern.share:.1%} dropped"
     if shares.size < pattern.rows * pattern.columns:
         down, across = _block(pattern.rows, _HEIGHT), _block(pattern.columns, _WIDTH)
         said += f"; each point is the mean of {down} x {across} weights"
-    return (
-        f"<h3>{escaped(pattern.name)}</h3>\n"
-        f'<img src="data:image/png;base64,{image}" width="{width * stretched}" '
-        f'height="{height * zoom}" alt="{escaped(f"{pattern.name}: {said}")}" '
-        'style="image-rendering:pixelated;border:1px solid var(--line);margin-top:0.6rem"/>\n'
-        f'<p class="note">{escaped(said)}</p>\n{_rows_chart(pattern)}'
-    )
+    return {
+        "name": pattern.name,
+        "said": said,
+        "png": base64.b64encode(grey_png(1 - shares)).decode(),
+        "width": width * max(zoom, _NARROWEST // width),
+        "height": height * zoom,
+        "rows": _rows_chart(pattern),
+    }
 
 
-def _rows_chart(pattern: Pattern) -> str:
+def _rows_chart(pattern: Pattern) -> Markup:
     """The share that each row lost; of many rows, means over a few at a time."""
     lost = np.array(pattern.dropped_per_row)[:, None] / pattern.columns
     means = block_means(lost, _POINTS, 1)[:, 0].tolist()
@@ -339,17 +246,6 @@ def grey_png(brightness: NDArray[np.float64]) -> bytes:
     header = struct.pack(">IIBBBBB", width, height, 8, 0, 0, 0, 0)  # 8 bits of grey
     parts = [(b"IHDR", header), (b"IDAT", zlib.compress(lines, 9)), (b"IEND", b"")]
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
-
-
-def _settings(run: PrunedRun) -> str:
-    origin = (
-        f"{run.path} at step {run.step:,}; {_text(run)} in {run.streams} "
-        f"stream{'' if run.streams == 1 else 's'}; seed {run.seed} of the random order"
-    )
-    return (
-        f"<p>{escaped(f'{run.corpus}, {run.method}, {run.settings}')}</p>\n"
-        f'<p class="note">{escaped(origin)}</p>\n'
-    )
 
 
 def _text(run: PrunedRun) -> str:

@@ -1,14 +1,16 @@
 """The page on the uncertainty of runs: tables, figures, and how to read them."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import partial
 
+from markupsafe import Markup
+
 from bayesrnn.report.axes import draw_axis, even_axis, share_axis
 from bayesrnn.report.chart import Reference, Series, line_chart
-from bayesrnn.report.page import Section, document
+from bayesrnn.report.page import Section, document, entries
 from bayesrnn.report.table import distinct_names
-from bayesrnn.report.text import escaped, printable, shortened
+from bayesrnn.report.text import counted, printable, shortened
 from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty
 from bayesrnn.tasks.lm.uncertainty_tables import (
     all_shifts,
@@ -103,23 +105,24 @@ def uncertainty_page(runs: Sequence[RunUncertainty]) -> str:
     gaps, calibration, telling = uncertainty_tables(runs, every_level=True)
     groups, shift = _groups(runs), main_shift(runs)
 
-    def figures(said: str, chart: Callable[[_Group], str]) -> str:
-        return f"<p>{escaped(said.format(shift=shift))}</p>\n{''.join(map(chart, groups))}"
+    def charts(draw: Callable[[_Group], Markup]) -> list[Markup]:
+        return [draw(group) for group in groups]
 
     sections = [
-        Section(gaps[0], gaps[1].html() + figures(_GAP, _gap_charts)),
-        Section("Expected and real surprise", figures(_OVERCONFIDENCE, _overconfidence_chart)),
-        Section("Entropy of both texts", figures(_ENTROPY, partial(_entropy_chart, shift=shift))),
-        Section(calibration[0], calibration[1].html() + figures(_RELIABILITY, _reliability_charts)),
-        Section("Withholding doubtful answers", figures(_RISK, _risk_chart)),
+        Section(*gaps, _GAP, *charts(_gap_charts)),
+        Section("Expected and real surprise", _OVERCONFIDENCE, *charts(_overconfidence_chart)),
         Section(
-            telling[0], telling[1].html() + figures(_AUROC, partial(_auroc_chart, shift=shift))
+            "Entropy of both texts",
+            _ENTROPY.format(shift=shift),
+            *charts(partial(_entropy_chart, shift=shift)),
         ),
-        Section("Settings", _settings(runs)),
+        Section(*calibration, _RELIABILITY, *charts(_reliability_charts)),
+        Section("Withholding doubtful answers", _RISK, *charts(_risk_chart)),
+        Section(*telling, _AUROC.format(shift=shift), *charts(partial(_auroc_chart, shift=shift))),
+        Section("Settings", entries(_settings(runs))),
     ]
     corpora = ", ".join(dict.fromkeys(run.corpus for run in runs))
-    counted = "1 run" if len(runs) == 1 else f"{len(runs)} runs"
-    return document(f"Uncertainty of {counted} on {corpora}", sections)
+    return document(f"Uncertainty of {counted(len(runs), 'run')} on {corpora}", sections)
 
 
 def _groups(runs: Sequence[RunUncertainty]) -> list[_Group]:
@@ -156,9 +159,9 @@ _by_draws = partial(
 )
 
 
-def _gap_charts(group: _Group) -> str:
+def _gap_charts(group: _Group) -> Markup:
     """One per shifted text; all but the first are lower."""
-    return "".join(
+    return Markup("").join(
         _by_draws(
             group.raw(partial(gap, shift=shift)) + group.scaled(partial(gap, shift=shift)),
             f"Entropy gap, {shift} text{group.ending}",
@@ -169,7 +172,7 @@ def _gap_charts(group: _Group) -> str:
     )
 
 
-def _overconfidence_chart(group: _Group) -> str:
+def _overconfidence_chart(group: _Group) -> Markup:
     def figure(level: Level) -> float:
         return level.regular.overconfidence
 
@@ -181,7 +184,7 @@ def _overconfidence_chart(group: _Group) -> str:
     )
 
 
-def _entropy_chart(group: _Group, shift: str) -> str:
+def _entropy_chart(group: _Group, shift: str) -> Markup:
     def shifted(level: Level) -> float | None:
         return level.shifts[shift].figures.entropy if shift in level.shifts else None
 
@@ -195,7 +198,7 @@ def _entropy_chart(group: _Group, shift: str) -> str:
     )
 
 
-def _reliability_charts(group: _Group) -> str:
+def _reliability_charts(group: _Group) -> Markup:
     """As it is, and with temperature where that was tried."""
 
     def points(level: Level) -> _Points:
@@ -204,7 +207,7 @@ def _reliability_charts(group: _Group) -> str:
         return [(sure, right) for sure, right, count in bins if count >= _FEWEST]
 
     kinds = [("", False), (" with temperature", True)]
-    return "".join(
+    return Markup("").join(
         line_chart(
             group.most(points, scaled),
             f"Reliability{said}{group.ending}",
@@ -222,7 +225,7 @@ def _reliability_charts(group: _Group) -> str:
     )
 
 
-def _risk_chart(group: _Group) -> str:
+def _risk_chart(group: _Group) -> Markup:
     def points(level: Level) -> _Points:
         return list(zip(level.risk_coverage.coverage, level.risk_coverage.risk, strict=True))
 
@@ -237,7 +240,7 @@ def _risk_chart(group: _Group) -> str:
     )
 
 
-def _auroc_chart(group: _Group, shift: str) -> str:
+def _auroc_chart(group: _Group, shift: str) -> Markup:
     def by_entropy(level: Level) -> float | None:
         found = level.shifts.get(shift)
         return found.by_entropy.auroc.value if found else None
@@ -256,19 +259,15 @@ def _auroc_chart(group: _Group, shift: str) -> str:
     )
 
 
-def _settings(runs: Sequence[RunUncertainty]) -> str:
-    return "".join(
-        f"<h3>{escaped(name)}</h3>\n<p>{escaped(f'{run.corpus}, {run.method}, {run.settings}')}</p>"
-        f'\n<p class="note">{escaped(_origin(run))}</p>\n'
-        for name, run in zip(distinct_names(runs), runs, strict=True)
-    )
-
-
-def _origin(run: RunUncertainty) -> str:
-    draws = ", ".join(str(level.samples or "mean network") for level in run.levels)
-    return (
-        f"{run.path} at step {run.step:,}, {run.split} text in {run.streams} "
-        f"stream{'' if run.streams == 1 else 's'}; draws: {draws}; seed {run.seed} of the "
-        f"benchmark; windows of {run.window} words, {run.bootstrap:,} resamples; temperature "
-        f"fitted to at most {run.temperature_words:,} words of the validation text"
-    )
+def _settings(runs: Sequence[RunUncertainty]) -> Iterator[tuple[str, str, str]]:
+    """The name of each run, what it is, and how it was measured."""
+    for name, run in zip(distinct_names(runs), runs, strict=True):
+        draws = ", ".join(str(level.samples or "mean network") for level in run.levels)
+        yield (
+            name,
+            f"{run.corpus}, {run.method}, {run.settings}",
+            f"{run.path} at step {run.step:,}, {run.split} text in "
+            f"{counted(run.streams, 'stream')}; draws: {draws}; seed {run.seed} of the benchmark; "
+            f"windows of {run.window} words, {run.bootstrap:,} resamples; temperature fitted to at "
+            f"most {run.temperature_words:,} words of the validation text",
+        )

@@ -3,12 +3,9 @@
 from collections.abc import Sequence
 
 from bayesrnn.errors import RunError
-from bayesrnn.report.table import Align, Table, distinct_names
-from bayesrnn.report.text import number_text, perplexity_text, printable, shortened
+from bayesrnn.report.table import Table, distinct_names, titled_text
+from bayesrnn.report.text import draws_text, interval_text, number_text, perplexity_text
 from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty, StreamFigures
-from bayesrnn.uncertainty.bootstrap import Interval
-
-WIDTH = 100
 
 _GAP_NOTES = (
     "regular text, nats a word; mean: the mean network; ppl: perplexity, lower is better; H: mean "
@@ -38,11 +35,8 @@ _DETECTION_NOTES = (
 
 
 def uncertainty_text(runs: Sequence[RunUncertainty]) -> str:
-    """The tables for a terminal of 100 columns."""
-    return "\n".join(
-        f"{shortened(printable(title), WIDTH)}\n\n{table.text(WIDTH)}"
-        for title, table in uncertainty_tables(runs)
-    )
+    """The tables for a terminal."""
+    return titled_text(uncertainty_tables(runs))
 
 
 def uncertainty_tables(
@@ -94,7 +88,7 @@ def _gap_table(runs: Sequence[RunUncertainty], shift: str, every_level: bool) ->
             rows.append(
                 [
                     name,
-                    _draws(level),
+                    draws_text(level.samples),
                     perplexity_text(level.regular.perplexity),
                     number_text(level.regular.overconfidence),
                     number_text(level.regular.entropy),
@@ -110,7 +104,7 @@ def _gap_table(runs: Sequence[RunUncertainty], shift: str, every_level: bool) ->
     firsts = [runs[group[0]] for group in problem_groups(runs)]
     said = ", ".join(f"{number_text(run.unigram_entropy, 4)} ({run.corpus})" for run in firsts)
     notes.append(f"for comparison, the entropy of the counts of the words alone (unigram): {said}")
-    return Table(header, rows, _aligns(header, 1), [*notes, *_problem_notes(runs)])
+    return Table(header, rows, ("run",), [*notes, *_problem_notes(runs)])
 
 
 def _calibration_table(runs: Sequence[RunUncertainty]) -> Table:
@@ -118,7 +112,7 @@ def _calibration_table(runs: Sequence[RunUncertainty]) -> Table:
     rows = [
         [
             name,
-            _draws(level),
+            draws_text(level.samples),
             "1" if level is one else number_text(level.temperature),
             number_text(level.error, 4),
             number_text(level.reliability.error, 4),
@@ -130,13 +124,21 @@ def _calibration_table(runs: Sequence[RunUncertainty]) -> Table:
         for one in _ends(run.levels)
         for level in (one, *(scaled for scaled in run.scaled if scaled.samples == one.samples))
     ]
-    return Table(header, rows, _aligns(header, 1), [*_CALIBRATION_NOTES, *_problem_notes(runs)])
+    return Table(header, rows, ("run",), [*_CALIBRATION_NOTES, *_problem_notes(runs)])
 
 
 def _shift_table(runs: Sequence[RunUncertainty]) -> Table:
     header = ["run", "shift", "by", "gap", "AUROC", "AUPR", "FPR95"]
     rows = [
-        [name, shift, score, number_text(gap), *map(_interval, (told.auroc, told.aupr, told.fpr95))]
+        [
+            name,
+            shift,
+            score,
+            number_text(gap),
+            interval_text(*told.auroc),
+            interval_text(*told.aupr),
+            interval_text(*told.fpr95),
+        ]
         for name, run in zip(distinct_names(runs), runs, strict=True)
         for level in run.levels[-1:]
         for shift, found in level.shifts.items()
@@ -147,7 +149,7 @@ def _shift_table(runs: Sequence[RunUncertainty]) -> Table:
         if told is not None
     ]
     notes = [*_DETECTION_NOTES, *_unknown_notes(runs), *_problem_notes(runs)]
-    return Table(header, rows, _aligns(header, 3), notes)
+    return Table(header, rows, ("run", "shift", "by"), notes)
 
 
 def gap(level: Level, shift: str) -> float | None:
@@ -161,24 +163,10 @@ def _ends(levels: Sequence[Level]) -> Sequence[Level]:
     return [*levels[:1], *levels[1:][-1:]]
 
 
-def _draws(level: Level) -> str:
-    return str(level.samples or "mean")
-
-
 def _information(level: Level, figures: StreamFigures) -> float | None:
     """The mutual information where there is one: from two different draws on."""
     differ = all(shift.by_information for shift in level.shifts.values())
     return figures.information if level.samples > 1 and differ else None
-
-
-def _interval(found: Interval) -> str:
-    """The value with its interval, or alone where no resamples were made."""
-    value, low, high = map(number_text, found)
-    return value if low == value == high else f"{value} ({low}-{high})"
-
-
-def _aligns(header: Sequence[str], words: int) -> list[Align]:
-    return ["left" if place < words else "right" for place in range(len(header))]
 
 
 def _unknown_notes(runs: Sequence[RunUncertainty]) -> list[str]:

@@ -11,8 +11,8 @@ from bayesrnn.data.text import decode_text, read_text
 from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import seeded
-from bayesrnn.report.table import Align, Table
-from bayesrnn.report.text import number_text
+from bayesrnn.report.table import Table
+from bayesrnn.report.text import counted, number_text
 from bayesrnn.runs.output import require_outputs, write_json
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, review_words
 from bayesrnn.tasks.sentiment.predictions import (
@@ -183,7 +183,7 @@ def predicted_numbers_table(result: Mapping[str, Any]) -> Table:
         "epistemic: the share of the variance on which the draws disagree, and which more data "
         "could reduce",
     ]
-    return Table(header, rows, _aligns(header), notes)
+    return Table(header, rows, ("text", "label"), notes)
 
 
 def predicted_labels_table(result: Mapping[str, Any]) -> Table:
@@ -211,18 +211,13 @@ def predicted_labels_table(result: Mapping[str, Any]) -> Table:
         "information: the part of the entropy on which the draws disagree, and which more data "
         "could reduce",
     ]
-    return Table(header, rows, _aligns(header), notes)
+    return Table(header, rows, ("text", "label"), notes)
 
 
 def _drawn(result: Mapping[str, Any]) -> str:
-    samples = result["samples"]
-    if not samples:
-        return "one network, which has no doubts about itself"
-    return f"{samples} draw{'s' * (samples > 1)} of the network"
-
-
-def _aligns(header: list[str]) -> list[Align]:
-    return ["left" if title in ("text", "label") else "right" for title in header]
+    if not result["samples"]:
+        return "a single network (no model uncertainty)"
+    return f"{counted(result['samples'], 'draw')} of the network"
 
 
 def _figure(value: float) -> str:

@@ -1,0 +1,55 @@
+"""What a run expected at each word of a text, and after it, as plain numbers."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class InspectedWord:
+    """A word of the text, as it is shown, and its figures; entropies in nats.
+
+    known: whether the vocabulary has it; if not, the figures are those of `<unk>`.
+    low, high: 5% and 95% quantile of the probability over the draws; None with fewer than two.
+    """
+
+    word: str
+    known: bool
+    probability: float
+    low: float | None
+    high: float | None
+    entropy: float
+    aleatoric: float
+    epistemic: float
+    likeliest: str
+    likeliest_probability: float
+
+
+@dataclass(frozen=True)
+class Continuation:
+    """A word that may follow the text; `spread` is the standard deviation over the draws."""
+
+    word: str
+    probability: float
+    spread: float | None
+
+
+@dataclass(frozen=True)
+class InspectedText:
+    """A whole text as one run saw it.
+
+    samples: draws that were averaged; 0 is the mean network.
+    """
+
+    run: str
+    method: str
+    step: int
+    seed: int
+    samples: int
+    perplexity: float
+    words: Sequence[InspectedWord]
+    next: Sequence[Continuation]
+
+    @property
+    def doubted(self) -> bool:
+        """Whether there are several draws, which can disagree."""
+        return self.samples > 1
