@@ -9,8 +9,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from bayesrnn.report.axes import count_axis, even_axis, share_axis, step_axis, tick_text, value_axis
-from bayesrnn.report.chart import Reference, Series, line_chart
-from bayesrnn.report.marks import spread
+from bayesrnn.report.chart import Reference, Series, line_chart, spread
 from bayesrnn.report.text import number_text, printable
 
 SVG = "{http://www.w3.org/2000/svg}"

@@ -1,17 +1,18 @@
-"""Line charts as SVG that stands alone: readable on white, and in the dark with the
-rules that a page adds (`marks.DARK_STYLE`).
-"""
+"""Line charts as SVG that stands alone: readable on white, and in the dark on a page."""
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from markupsafe import Markup
 
 from bayesrnn.report.axes import Axis, AxisMaker, count_axis, value_axis
-from bayesrnn.report.marks import CHARACTER, LIGHT, LINE, chart_legend, coloured, shape, spread
-from bayesrnn.report.text import cells, escaped, number_text, printable, shortened
+from bayesrnn.report.page import render
+from bayesrnn.report.text import cells, number_text, printable, shortened
 
+_COLOURS = 10  # of templates/colours.j2
+_LINE = 16  # height of a line of text
+_CHARACTER = 6.9  # width of a character, on the safe side
 _LABEL = 24  # characters of a label beside a line
 _MANY = 5  # names, above which dashed lines have no label
 
@@ -70,16 +71,6 @@ class _Frame:
         )
 
 
-@dataclass(frozen=True)
-class _End:
-    """The last point of a line, and what to write beside it."""
-
-    label: str
-    colour: int
-    x: float
-    y: float
-
-
 def line_chart(
     series: Sequence[Series],
     title: str,
@@ -101,92 +92,72 @@ def line_chart(
     lines have none and are known by their colour. A series without a value keeps its colour, so
     that charts of the same names agree.
     """
-    heading = shortened(printable(title), width // 10)
     shown = [(one, one.pieces()) for one in series if one.pieces()]
-    names = dict.fromkeys(one.name for one, _ in shown)
+    names = {one.name for one, _ in shown}
     known = dict.fromkeys(one.name for one in series)
-    colours = {n: number % len(LIGHT) for number, n in enumerate(known) if n in names}
-    ends = [
-        _End(
-            shortened(printable(one.name), _LABEL) + f" {dashed}" * one.dashed,
-            colours[one.name],
-            *pieces[-1][-1],
-        )
-        for one, pieces in shown
-        if not one.dashed or len(names) <= _MANY
-    ]
+    colours = {n: number % _COLOURS for number, n in enumerate(known) if n in names}
     points = [point for _, pieces in shown for piece in pieces for point in piece]
     references = [r for r in references if shown and math.isfinite(r.left + r.right)]
     compared = [value for r in references for value in (r.left, r.right)]
     x_axis, y_axis = x([place for place, _ in points]), y([v for _, v in points] + compared)
-    ends += [
-        _End(shortened(printable(r.label), _LABEL), -1, x_axis.high, r.right) for r in references
+    # What is written beside the end of a line: label, colour, and where the line ends.
+    ends = [
+        (_label(one.name) + f" {dashed}" * one.dashed, colours[one.name], *pieces[-1][-1])
+        for one, pieces in shown
+        if not one.dashed or len(names) <= _MANY
     ]
-    left = 34 + CHARACTER * max((cells(y_axis.text(t)) for t in y_axis.ticks), default=1)
-    right = width - 30 - CHARACTER * max((cells(end.label) for end in ends), default=0)
+    ends += [(_label(r.label), -1, x_axis.high, r.right) for r in references]
+    left = 34 + _CHARACTER * max((cells(y_axis.text(t)) for t in y_axis.ticks), default=1)
+    right = width - 30 - _CHARACTER * max((cells(label) for label, *_ in ends), default=0)
     kinds = {one.dashed: dashed if one.dashed else solid for one, _ in shown}
-    key, top = "", 30.0
+    legend = []
     if len(shown) > 1:
-        key, top = chart_legend(colours, kinds if len(kinds) > 1 else {}, 16, width - 16, 46)
-    top += 20
-    height = max(height, math.ceil(top + LINE * len(ends) + 54))
+        legend = _legend(colours, kinds if len(kinds) > 1 else {}, right=width - 16)
+    top = (legend[-1][-1] if legend else 30.0) + 20
+    height = max(height, math.ceil(top + _LINE * len(ends) + 54))
     frame = _Frame(left, right, top, height - 50, x_axis, y_axis)
-    lines = [_line(one, pieces, colours[one.name], frame, x_label) for one, pieces in shown]
-    nothing = f'<text x="{left + 12:.1f}" y="{top + 24:.1f}">{escaped(empty)}</text>'
-    picture = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" class="chart" role="img" '
-        f'viewBox="0 0 {width} {height}" width="{width}" height="{height}" '
-        f'aria-label="{escaped(title)}" font-family="system-ui, sans-serif" font-size="12">',
-        f'<rect class="paper" width="{width}" height="{height}" fill="#ffffff"/>',
-        '<g class="ink" color="#23282d" fill="currentColor">',
-        f'<text x="16" y="24" font-size="15" font-weight="600">{escaped(heading)}</text>',
-        *_axes(frame, x_label, y_label + " (log scale)" * y_axis.log),
-        *([] if shown else [nothing]),
-        "</g>",
-        *([key] if key else []),
-        *(_reference(one, frame) for one in references),
-        *lines,
-        *_end_labels(ends, frame),
-        "</svg>\n",
-    ]
-    return Markup("\n".join(picture))  # all text in it is escaped
-
-
-def _axes(frame: _Frame, x_label: str, y_label: str) -> Iterator[str]:
-    left, right, top, bottom = frame.left, frame.right, frame.top, frame.bottom
-    for tick in frame.y.ticks:
-        _, y = frame.at(frame.x.low, tick)
-        yield (
-            f'<path class="grid" color="#d9dde1" stroke="currentColor" '
-            f'd="M{left:.1f} {y:.1f}H{right:.1f}"/>'
-            f'<text x="{left - 6:.1f}" y="{y + 4:.1f}" text-anchor="end">'
-            f"{escaped(frame.y.text(tick))}</text>"
-        )
-    yield f'<path stroke="currentColor" d="M{left:.1f} {bottom:.1f}H{right:.1f}"/>'
-    for tick in frame.x.ticks:
-        x, _ = frame.at(tick, frame.y.low)
-        yield (
-            f'<path stroke="currentColor" d="M{x:.1f} {bottom:.1f}v4"/>'
-            f'<text x="{x:.1f}" y="{bottom + 18:.1f}" text-anchor="middle">'
-            f"{escaped(frame.x.text(tick))}</text>"
-        )
-    yield (
-        f'<text x="{(left + right) / 2:.1f}" y="{bottom + 38:.1f}" text-anchor="middle">'
-        f"{escaped(x_label)}</text>"
-    )
-    middle = (top + bottom) / 2
-    yield (
-        f'<text x="18" y="{middle:.1f}" text-anchor="middle" '
-        f'transform="rotate(-90 18 {middle:.1f})">{escaped(y_label)}</text>'
+    return render(
+        "report/templates/chart.svg.j2",
+        width=width,
+        height=height,
+        left=left,
+        right=right,
+        top=top,
+        bottom=frame.bottom,
+        title=title,
+        heading=shortened(printable(title), width // 10),
+        x_label=x_label,
+        y_label=y_label + " (log scale)" * y_axis.log,
+        x_ticks=[(frame.at(t, y_axis.low)[0], x_axis.text(t)) for t in x_axis.ticks],
+        y_ticks=[(frame.at(x_axis.low, t)[1], y_axis.text(t)) for t in y_axis.ticks],
+        empty=empty,
+        legend=legend,
+        references=[[frame.at(x_axis.low, v)[1] for v in (r.left, r.right)] for r in references],
+        lines=[_line(one, pieces, colours[one.name], frame, x_label) for one, pieces in shown],
+        ends=_end_labels(ends, frame),
     )
 
 
-def _reference(reference: Reference, frame: _Frame) -> str:
-    (_, left), (_, right) = (frame.at(frame.x.low, v) for v in (reference.left, reference.right))
-    return (
-        f'{coloured(-1)}<path d="M{frame.left:.1f} {left:.1f}L{frame.right:.1f} {right:.1f}" '
-        'stroke="currentColor" stroke-width="1.2" stroke-dasharray="2 3"/></g>'
-    )
+def _label(name: str) -> str:
+    return shortened(printable(name), _LABEL)
+
+
+def _legend(
+    colours: Mapping[str, int], kinds: Mapping[bool, str], right: float
+) -> list[tuple[str, int, bool, float, float]]:
+    """What colours and kinds of line mean: text, colour, dashed, and where it begins."""
+    entries = [(text, -1, dashed) for dashed, text in sorted(kinds.items())]
+    entries += [(shortened(printable(name), 40), colour, False) for name, colour in colours.items()]
+    left = x = 16.0
+    y = 46.0
+    placed = []
+    for text, colour, dashed in entries:
+        needed = 34 + _CHARACTER * cells(text) + 14
+        if x > left and x + needed > right:
+            x, y = left, y + _LINE
+        placed.append((text, colour, dashed, x, y))
+        x += needed
+    return placed
 
 
 def _line(
@@ -195,35 +166,49 @@ def _line(
     colour: int,
     frame: _Frame,
     x_label: str,
-) -> str:
-    dash = ' stroke-dasharray="6 4"' if series.dashed else ""
-    parts = [coloured(colour)]
-    for piece in pieces:
-        if len(piece) > 1:
-            points = " ".join("{:.1f},{:.1f}".format(*frame.at(x, y)) for x, y in piece)
-            parts.append(
-                f'<polyline points="{points}" fill="none" stroke="currentColor" '
-                f'stroke-width="2" stroke-linejoin="round"{dash}/>'
-            )
-    crowded = sum(map(len, pieces)) > 40
+) -> dict[str, object]:
+    """The stretches of a line and its points, each with what the pointer shows over it."""
     kind = " (dashed)" if series.dashed else ""
+    points = []
     for x, y in (point for piece in pieces for point in piece):
         value = number_text(y, 2 if abs(y) >= 10 else 3)
         said = f"{series.name}{kind}, {x_label} {frame.x.text(float(f'{x:.6g}'))}: {value}"
-        mark = shape(colour, *frame.at(x, y), hollow=series.dashed)
-        faint = ' opacity="0"' if crowded else ""
-        parts.append(f"<g{faint}><title>{escaped(said)}</title>{mark}</g>")
-    return "\n".join([*parts, "</g>"])
+        points.append((*frame.at(x, y), said))
+    placed = [[frame.at(x, y) for x, y in piece] for piece in pieces]
+    return {"colour": colour, "dashed": series.dashed, "pieces": placed, "points": points}
 
 
-def _end_labels(ends: Sequence[_End], frame: _Frame) -> Iterator[str]:
+def _end_labels(
+    ends: Sequence[tuple[str, int, float, float]], frame: _Frame
+) -> list[tuple[str, int, float, float, float]]:
     """The name of each line beside its end, moved up or down where two would overlap."""
-    places = [frame.at(end.x, end.y) for end in ends]
-    heights = spread([y for _, y in places], LINE, frame.top, frame.bottom)
-    for end, (x, y), height in zip(ends, places, heights, strict=True):
-        yield (
-            f'{coloured(end.colour)}<path d="M{x + 5:.1f} {y:.1f}L{frame.right + 12:.1f} '
-            f'{height:.1f}" stroke="currentColor" stroke-opacity="0.45" stroke-width="0.8"/>'
-            f'<text x="{frame.right + 15:.1f}" y="{height + 4:.1f}" fill="currentColor">'
-            f"{escaped(end.label)}</text></g>"
-        )
+    places = [frame.at(x, y) for _, _, x, y in ends]
+    heights = spread([y for _, y in places], _LINE, frame.top, frame.bottom)
+    return [
+        (label, colour, *place, height)
+        for (label, colour, _, _), place, height in zip(ends, places, heights, strict=True)
+    ]
+
+
+def spread(wished: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The places nearest to the wished ones that are `gap` apart and, with room, in low to high.
+
+    Those that are too near become a block around their middle; blocks that meet become one.
+    """
+    order = sorted(range(len(wished)), key=lambda index: wished[index])
+    blocks: list[list[int]] = []
+
+    def start(block: list[int]) -> float:
+        size = gap * (len(block) - 1)
+        middle = sum(wished[index] for index in block) / len(block)
+        return max(min(middle - size / 2, high - size), low)
+
+    for index in order:
+        blocks.append([index])
+        while len(blocks) > 1 and start(blocks[-2]) + gap * len(blocks[-2]) > start(blocks[-1]):
+            blocks[-2:] = [blocks[-2] + blocks[-1]]
+    placed = list(wished)
+    for block in blocks:
+        for place, index in enumerate(block):
+            placed[index] = start(block) + gap * place
+    return placed

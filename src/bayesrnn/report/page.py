@@ -6,7 +6,6 @@ from typing import Protocol
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from bayesrnn.report.marks import DARK_STYLE
 from bayesrnn.report.text import printable
 
 
@@ -42,6 +41,7 @@ _TEMPLATES = Environment(
     trim_blocks=True,
     lstrip_blocks=True,
 )
+_TEMPLATES.filters["px"] = "{:.1f}".format  # a place in a picture
 
 
 def render(template: str, **values: object) -> Markup:
@@ -51,9 +51,8 @@ def render(template: str, **values: object) -> Markup:
 
 def document(title: str, sections: Sequence[Section]) -> str:
     """The whole page: a heading with the sections below it, light or dark as the reader likes."""
-    dark = Markup(DARK_STYLE)
-    page = render("report/templates/page.html.j2", title=title, sections=sections, dark=dark)
-    return str(page)  # no part of another page
+    # Not markup: it is no part of another page.
+    return str(render("report/templates/page.html.j2", title=title, sections=sections))
 
 
 def notes(lines: Iterable[str]) -> Markup:

@@ -3,19 +3,12 @@
 import math
 import unicodedata
 
-from markupsafe import escape
-
 
 def printable(text: str) -> str:
     """The text with every character that has no picture (controls, lone surrogates) replaced."""
     if text.isprintable():
         return text
     return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
-
-
-def escaped(text: str) -> str:
-    """The text for HTML or SVG, between tags or inside a quoted attribute."""
-    return escape(printable(text))
 
 
 def cells(text: str) -> int:
