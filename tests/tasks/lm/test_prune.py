@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.data.batches import evaluation_batches
 from bayesrnn.tasks.lm.prune import kept_quality
-from bayesrnn.tasks.lm.prune_report import Curve, Measured
+from bayesrnn.tasks.lm.prune_results import Curve, Measured
 from bayesrnn.tasks.lm.task import TASK
 
 from ...conftest import METHODS
