@@ -1,12 +1,13 @@
 """Line charts as SVG that stands alone: readable on white, and in the dark on a page."""
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from markupsafe import Markup
 
-from bayesrnn.report.axes import Axis, AxisMaker, count_axis, value_axis
+from bayesrnn.report.axes import Axis, AxisMaker, count_axis, draw_axis, even_axis, value_axis
 from bayesrnn.report.page import render
 from bayesrnn.report.text import cells, number_text, printable, shortened
 
@@ -27,6 +28,16 @@ class Series:
     name: str
     points: Sequence[tuple[float, float | None]]
     dashed: bool = False
+
+    @classmethod
+    def by_draws(
+        cls, name: str, values: Iterable[tuple[int, float | None]], dashed: bool = False
+    ) -> "Series":
+        """A line over numbers of draws; the mean network (0) is joined to none."""
+        points: list[tuple[float, float | None]] = []
+        for samples, value in values:
+            points += [(samples, value), *([] if samples else [(0, None)])]
+        return cls(name, points, dashed)
 
     def pieces(self) -> list[list[tuple[float, float]]]:
         """The stretches without a missing value."""
@@ -136,6 +147,10 @@ def line_chart(
         lines=[_line(one, pieces, colours[one.name], frame, x_label) for one, pieces in shown],
         ends=_end_labels(ends, frame),
     )
+
+
+#: A chart over numbers of draws.
+draws_chart = partial(line_chart, x_label="draws", x=draw_axis, y=even_axis, empty="no figures")
 
 
 def _label(name: str) -> str:

@@ -90,6 +90,12 @@ def probability_text(value: float) -> str:
     return f"{value:.4f}" if value >= 0.0001 else f"{value:.0e}"
 
 
+def entropy_text(entropy: float, aleatoric: float, epistemic: float, split: bool) -> str:
+    """An entropy in nats; with `split`, as the sum of its parts."""
+    parts = f" = {number_text(aleatoric)} aleatoric + {number_text(epistemic)} epistemic"
+    return f"entropy {number_text(entropy)} nats{parts if split else ''}"
+
+
 def wants_colour(stream: TextIO) -> bool:
     """Whether colours are welcome: a terminal, and no word against it (https://no-color.org)."""
     plain = os.environ.get("NO_COLOR") or os.environ.get("TERM") == "dumb"

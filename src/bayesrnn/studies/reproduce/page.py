@@ -4,8 +4,8 @@ from collections.abc import Callable, Sequence
 
 from markupsafe import Markup
 
-from bayesrnn.report.axes import draw_axis, even_axis, share_axis, value_axis
-from bayesrnn.report.chart import Series, line_chart
+from bayesrnn.report.axes import share_axis, value_axis
+from bayesrnn.report.chart import Series, draws_chart, line_chart
 from bayesrnn.report.page import Section, code, document, notes
 from bayesrnn.report.table import Table, markdown_text
 from bayesrnn.runs.compare import curves, run_settings
@@ -38,25 +38,14 @@ def reproduction_charts(found: Reproduction) -> dict[str, Markup]:
 
 
 def _by_draws(
-    runs: Sequence[ReproducedRun], title: str, label: str, figure: Callable[[GapLevel], float]
+    runs: Sequence[ReproducedRun], title: str, label: str, metric: Callable[[GapLevel], float]
 ) -> Markup:
-    """A figure against the number of draws; the mean weights (0) are joined to none."""
-
-    def points(levels: Sequence[GapLevel]) -> list[tuple[float, float | None]]:
-        mean = [(0, figure(level)) for level in levels if level.samples == 0]
-        drawn = [(level.samples, figure(level)) for level in levels if level.samples]
-        return [*mean, (0, None), *drawn]
-
-    return line_chart(
-        [Series(run.name, points(run.gaps)) for run in runs],
-        title,
-        "draws",
-        label,
-        x=draw_axis,
-        y=even_axis,
-        empty="no figures",
-        height=320,
-    )
+    """A metric against the number of draws."""
+    lines = [
+        Series.by_draws(run.name, ((level.samples, metric(level)) for level in run.gaps))
+        for run in runs
+    ]
+    return draws_chart(lines, title, y_label=label, height=320)
 
 
 def _pruning(runs: Sequence[ReproducedRun]) -> Markup:

@@ -9,6 +9,7 @@ from bayesrnn.report.heat import (
     ColourScale,
     HeatWord,
     WordMetric,
+    entropy_text,
     gloss,
     probability_text,
     shaded,
@@ -216,7 +217,11 @@ def _article(
     """What the page shows of an image."""
     best = image.best
     words = [
-        HeatWord(shown, _tooltip(word, doubted))
+        HeatWord(
+            shown,
+            f"p {probability_text(word.probability)}, "
+            f"{entropy_text(word.entropy, word.aleatoric, word.epistemic, doubted)}",
+        )
         for shown, word in zip(shown_words(best), best.words, strict=True)
     ]
     draws, different = sum(said.draws for said in image.draws), len(image.draws)
@@ -234,14 +239,3 @@ def _article(
         "unfold": f"{unfold}, the commonest from {commonest}" if commonest > 1 else unfold,
         "draws": draws_table(image) if different > 1 else None,
     }
-
-
-def _tooltip(word: CaptionedWord, doubted: bool) -> str:
-    split = (
-        f" = {number_text(word.aleatoric)} aleatoric + {number_text(word.epistemic)} epistemic"
-        if doubted
-        else ""
-    )
-    return (
-        f"p {probability_text(word.probability)}, entropy {number_text(word.entropy)} nats{split}"
-    )

@@ -1,7 +1,7 @@
 """The captions of several runs side by side, and which differences are more than chance."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import torch
@@ -24,16 +24,19 @@ COMPARED = ("BLEU-4", "CIDEr")
 
 @dataclass(frozen=True)
 class CaptionLine:
-    """What one run said in one way: its scores, and how far they are above those of the first line.
+    """What one run said in one way of which images.
 
-    Both are on the scale that is shown. There are no differences on the first line, nor where
-    they cannot be worked out.
+    scores: on the scale that is shown.
+    differences: how far they are above those of the first line; none on that line itself, nor
+        where they cannot be worked out.
     """
 
     run: str
     label: str
     scores: Mapping[str, float]
-    differences: Mapping[str, Interval]
+    images: tuple[str, ...] = ()
+    captions: tuple[tuple[str, ...], ...] = ()
+    differences: Mapping[str, Interval] = field(default_factory=dict)
 
 
 def caption_table(lines: Sequence[CaptionLine], notes: Sequence[str]) -> Table:
@@ -67,15 +70,6 @@ _SLICE: Final = 2**20  # numbers, about, that the resamples worked through at on
 _UNTRAINED: Final = "consensus"
 
 
-@dataclass(frozen=True)
-class _Said:
-    """The captions that a result keeps."""
-
-    line: CaptionLine
-    images: tuple[str, ...]
-    captions: tuple[tuple[str, ...], ...]
-
-
 def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:
     """The scores of captions that runs of captioners kept; nothing where no run has any.
 
@@ -89,14 +83,14 @@ def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:
         f"scores are times {SCALE}"
     ]
     if len(said) == 1:
-        return caption_table([said[0].line], notes)
+        return caption_table(said, notes)
     first = summaries[0]
     config = resolve_captions({}, from_toml(first.config_text, f"{first.path}/config.toml"))
     try:
         images: CaptionedImages = getattr(load_flickr8k(config.data_dir), _SPLIT)
     except CorpusError as error:
         notes.append(f"no differences, because the captions of people are not there: {error}")
-        return caption_table([own.line for own in said], notes)
+        return caption_table(said, notes)
     lines = _compared(said, images)
     if any(line.differences for line in lines):
         notes.append(
@@ -105,12 +99,12 @@ def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:
         )
     other = [own for own in said if own.images != images.names]
     if other:
-        which = ", ".join(f"{own.line.run} ({own.line.label})" for own in other)
+        which = ", ".join(f"{own.run} ({own.label})" for own in other)
         notes.append(f"kept captions are of other images: {which}; run `bayesrnn evaluate` again")
     return caption_table(lines, notes)
 
 
-def _compared(said: Sequence[_Said], images: CaptionedImages) -> list[CaptionLine]:
+def _compared(said: Sequence[CaptionLine], images: CaptionedImages) -> list[CaptionLine]:
     """The lines with the differences between each and the first, if both are of these images."""
     scores: list[CaptionScores | None] = []
     with progress_bar(len(said), " results", "scoring") as bar:
@@ -119,13 +113,13 @@ def _compared(said: Sequence[_Said], images: CaptionedImages) -> list[CaptionLin
             scores.append(score_captions(own.captions, images.captions) if fits else None)
             bar.update(1)
     first, *rest = scores
-    lines = [said[0].line]
+    lines = [said[0]]
     for own, theirs in zip(said[1:], rest, strict=True):
         found: dict[str, Interval] = {}
         if first is not None and theirs is not None:
             found = paired_bootstrap(theirs, first, seeded(1), _RESAMPLES)
         scaled = {name: Interval(*(SCALE * n for n in of)) for name, of in found.items()}
-        lines.append(replace(own.line, differences=scaled))
+        lines.append(replace(own, differences=scaled))
     return lines
 
 
@@ -161,7 +155,7 @@ def paired_bootstrap(
     return dict(zip(ours.figures(), intervals(values, drawn, level), strict=True))
 
 
-def _kept(summaries: Sequence[RunSummary]) -> list[_Said]:
+def _kept(summaries: Sequence[RunSummary]) -> list[CaptionLine]:
     """What each captioner said with its mean and averaged over draws; last, without training."""
     found, untrained = [], {}
     for run, summary in zip(distinct_names(summaries), summaries, strict=True):
@@ -175,12 +169,14 @@ def _kept(summaries: Sequence[RunSummary]) -> list[_Said]:
     return [*found, *untrained.values()]
 
 
-def _read(result: Mapping[str, Any], way: str, run: str, summary: RunSummary) -> _Said:
+def _read(result: Mapping[str, Any], way: str, run: str, summary: RunSummary) -> CaptionLine:
     try:
         entries = result["captions"]
         scores = {name: float(result["scores"][way][name]) for name in COMPARED}
-        return _Said(
-            CaptionLine(run, _label(result, way), scores, {}),
+        return CaptionLine(
+            run,
+            _label(result, way),
+            scores,
             tuple(str(entry["image"]) for entry in entries),
             tuple(tuple(entry[way].split()) for entry in entries),
         )

@@ -9,6 +9,7 @@ from bayesrnn.report.heat import (
     ColourScale,
     HeatWord,
     WordMetric,
+    entropy_text,
     gloss,
     heat_html,
     probability_text,
@@ -79,13 +80,13 @@ def summary_line(text: InspectedText) -> str:
     """Who read, how much, and the means over the text."""
     who = f"{text.method}, {counted(text.samples, 'draw') if text.samples else 'the mean network'}"
     entropy, aleatoric, epistemic = (
-        number_text(sum(getattr(word, name) for word in text.words) / len(text.words))
+        sum(getattr(word, name) for word in text.words) / len(text.words)
         for name in ("entropy", "aleatoric", "epistemic")
     )
-    split = f" = {aleatoric} aleatoric + {epistemic} epistemic" if text.doubted else ""
     return (
-        f"{who}: {counted(len(text.words), 'word')}, "
-        f"perplexity {perplexity_text(text.perplexity)}, entropy {entropy} nats{split}"
+        f"{who}: {counted(len(text.words), 'word')}, perplexity "
+        f"{perplexity_text(text.perplexity)}, "
+        f"{entropy_text(entropy, aleatoric, epistemic, text.doubted)}"
     )
 
 
@@ -174,16 +175,12 @@ def _words_before(text: InspectedText, place: int) -> str:
 
 def _tooltip(word: InspectedWord) -> str:
     interval = _interval(word)
-    split = (
-        f" = {number_text(word.aleatoric)} aleatoric + {number_text(word.epistemic)} epistemic"
-        if interval
-        else ""
-    )
+    entropy = entropy_text(word.entropy, word.aleatoric, word.epistemic, bool(interval))
     unknown = "" if word.known else "; not in the vocabulary, read as <unk>"
     return (
-        f"p {probability_text(word.probability)}{f' ({interval})' if interval else ''}, "
-        f"entropy {number_text(word.entropy)} nats{split}; likeliest: "
-        f"{_sign(word.likeliest)!r} {probability_text(word.likeliest_probability)}{unknown}"
+        f"p {probability_text(word.probability)}{f' ({interval})' if interval else ''}, {entropy}; "
+        f"likeliest: {_sign(word.likeliest)!r} {probability_text(word.likeliest_probability)}"
+        f"{unknown}"
     )
 
 

@@ -6,8 +6,8 @@ from functools import partial
 
 from markupsafe import Markup
 
-from bayesrnn.report.axes import draw_axis, even_axis, share_axis
-from bayesrnn.report.chart import Reference, Series, line_chart
+from bayesrnn.report.axes import even_axis, share_axis
+from bayesrnn.report.chart import Reference, Series, draws_chart, line_chart
 from bayesrnn.report.page import Section, document, entries
 from bayesrnn.report.table import distinct_names
 from bayesrnn.report.text import counted, printable, shortened
@@ -58,8 +58,8 @@ _AUROC = (
 )
 
 
-#: A figure of a level; None where there is none.
-_Figure = Callable[[Level], float | None]
+#: A metric of a level; None where there is none.
+_Metric = Callable[[Level], float | None]
 _Points = list[tuple[float, float | None]]
 
 
@@ -72,29 +72,29 @@ class _Group:
     #: What the titles of their charts end with.
     ending: str
 
-    def raw(self, figure: _Figure, dashed: bool = False) -> list[Series]:
+    def raw(self, metric: _Metric, dashed: bool = False) -> list[Series]:
         """A line per run over the numbers of draws."""
-        return self._lines(lambda run: _points(run.levels, figure), dashed)
+        return [
+            Series.by_draws(name, ((one.samples, metric(one)) for one in run.levels), dashed)
+            for name, run in zip(self.names, self.runs, strict=True)
+        ]
 
-    def scaled(self, figure: _Figure) -> list[Series]:
+    def scaled(self, metric: _Metric) -> list[Series]:
         """The same with temperature: from the fewest to the most draws, dashed."""
-        return self._lines(lambda run: [(one.samples, figure(one)) for one in run.scaled], True)
+        return [
+            Series(name, [(one.samples, metric(one)) for one in run.scaled], dashed=True)
+            for name, run in zip(self.names, self.runs, strict=True)
+        ]
 
     def most(self, points: Callable[[Level], _Points], scaled: bool = False) -> list[Series]:
         """A line per run, of its level with the most draws."""
-        return self._lines(
-            lambda run: [
-                point
-                for level in (run.scaled if scaled else run.levels)[-1:]
-                for point in points(level)
-            ]
-        )
-
-    def _lines(
-        self, points: Callable[[RunUncertainty], _Points], dashed: bool = False
-    ) -> list[Series]:
-        named = zip(self.names, self.runs, strict=True)
-        return [Series(name, points(run), dashed) for name, run in named]
+        return [
+            Series(
+                name,
+                [p for one in (run.scaled if scaled else run.levels)[-1:] for p in points(one)],
+            )
+            for name, run in zip(self.names, self.runs, strict=True)
+        ]
 
 
 def uncertainty_page(runs: Sequence[RunUncertainty]) -> str:
@@ -137,35 +137,15 @@ def _groups(runs: Sequence[RunUncertainty]) -> list[_Group]:
     ]
 
 
-def _points(levels: Sequence[Level], figure: _Figure) -> _Points:
-    """The figure by number of draws; the mean network (0) is joined to none."""
-    points: _Points = []
-    for level in levels:
-        points.append((level.samples, figure(level)))
-        if level.samples == 0:
-            points.append((level.samples, None))
-    return points
-
-
-#: A chart over the numbers of draws.
-_by_draws = partial(
-    line_chart,
-    x_label="draws",
-    x=draw_axis,
-    y=even_axis,
-    solid="raw",
-    dashed="scaled",
-    empty="no figures",
-)
-
-
 def _gap_charts(group: _Group) -> Markup:
     """One per shifted text; all but the first are lower."""
     return Markup("").join(
-        _by_draws(
+        draws_chart(
             group.raw(partial(gap, shift=shift)) + group.scaled(partial(gap, shift=shift)),
             f"Entropy gap, {shift} text{group.ending}",
             y_label="gap (nats)",
+            solid="raw",
+            dashed="scaled",
             height=300 if place else 420,
         )
         for place, shift in enumerate(all_shifts(group.runs))
@@ -173,13 +153,15 @@ def _gap_charts(group: _Group) -> Markup:
 
 
 def _overconfidence_chart(group: _Group) -> Markup:
-    def figure(level: Level) -> float:
+    def metric(level: Level) -> float:
         return level.regular.overconfidence
 
-    return _by_draws(
-        group.raw(figure) + group.scaled(figure),
+    return draws_chart(
+        group.raw(metric) + group.scaled(metric),
         f"NLL minus entropy, regular text{group.ending}",
         y_label="NLL minus entropy (nats)",
+        solid="raw",
+        dashed="scaled",
         references=[Reference.level("as expected", 0)],
     )
 
@@ -188,7 +170,7 @@ def _entropy_chart(group: _Group, shift: str) -> Markup:
     def shifted(level: Level) -> float | None:
         return level.shifts[shift].figures.entropy if shift in level.shifts else None
 
-    return _by_draws(
+    return draws_chart(
         group.raw(lambda level: level.regular.entropy) + group.raw(shifted, dashed=True),
         f"Entropy, regular and {shift} text{group.ending}",
         y_label="entropy (nats)",
@@ -249,7 +231,7 @@ def _auroc_chart(group: _Group, shift: str) -> Markup:
         found = level.shifts.get(shift)
         return found.by_information.auroc.value if found and found.by_information else None
 
-    return _by_draws(
+    return draws_chart(
         group.raw(by_entropy) + group.raw(by_information, dashed=True),
         f"AUROC, {shift} against regular text{group.ending}",
         y_label="AUROC",
