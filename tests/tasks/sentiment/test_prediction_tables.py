@@ -35,7 +35,7 @@ def test_numbers() -> None:
 def test_an_interval_of_another_share_and_one_network() -> None:
     table = predicted_numbers_table(result([NUMBER], interval=0.995, samples=0))
     assert table.header[2] == "99.5% interval"
-    assert "one network, which has no doubts" in table.notes[0]
+    assert "a single network (no model uncertainty)" in table.notes[0]
     assert "1 draw of" in predicted_numbers_table(result([NUMBER], samples=1)).notes[0]
 
 
