@@ -95,8 +95,8 @@ def literal_descent(lr, clip, norms=None):
 
 
 def literal_rms(lr, decay, epsilon, statistics, shares=None):
-    roots = torch.cat([torch.sqrt(value).flatten() for value in statistics.values()])
-    mean = roots.sum() / roots.numel()
+    # As published: each tensor's mean counts once, whatever its size.
+    mean = sum(torch.sqrt(value).mean() for value in statistics.values()) / len(statistics)
 
     def step(trained, weights, gradients):
         new = {}

@@ -120,7 +120,16 @@ def test_tuning_is_on_the_validation_text_and_is_used_afterwards(trained, evalua
     assert given["dynamic"] == {"lr": 0.001, "decay": 0.0, "segment": 7}
     code, out, _ = program("tune-dynamic", run, "--rule", "rms", "--words", "200")
     assert code == 0
-    assert set(json.loads((run / "dynamic.json").read_text())) == {"sgd", "rms"}
+    both = json.loads((run / "dynamic.json").read_text())
+    assert set(both) == {"sgd", "rms"}
+    assert both["sgd"] == kept
+    label = evaluated(run, "--dynamic", "rms")[0]["label"]
+    assert label.endswith("(tuned on valid)")
+    # Kept by a version with another formula, so the numbers mean something else.
+    del both["rms"]["formula"]
+    (run / "dynamic.json").write_text(json.dumps(both))
+    label = evaluated(run, "--dynamic", "rms")[0]["label"]
+    assert label.endswith("(tuned on valid by an earlier version; tune again)")
 
 
 def test_tuning_never_reads_the_test_text(trained, program, tiny_text, monkeypatch):

@@ -68,11 +68,11 @@ class GradientDescent:
 class RootMeanSquare:
     """w <- w - lr * g / (s + epsilon) + min(decay * s / mean(s), 1) * (w_trained - w).
 
-    s is the root of the mean squared gradient of each weight on the training text, `statistics`,
-    and mean(s) its mean over all weights: a weight that training text pulls at hard moves less and
-    returns to its trained value faster (Krause et al. 2018). There is no clipping. Their program
-    has lr 5e-5, decay 2e-3 and, for the mean over a segment of 5 words, epsilon 2e-5, which is
-    1e-4 for the sum.
+    s is the root of the mean squared gradient of each weight on the training text, `statistics`.
+    mean(s) is the mean over the weight tensors of the mean of s in each, so that a bias counts as
+    much as a matrix. A weight that training text pulls at hard moves less and returns to its
+    trained value faster (Krause et al. 2018). There is no clipping. Their program has lr 5e-5,
+    decay 2e-3 and, for the mean over a segment of 5 words, epsilon 2e-5, which is 1e-4 for the sum.
     """
 
     lr: float
@@ -96,8 +96,8 @@ class RootMeanSquare:
         tensors = list(weights.values())
         trained = [tensor.detach().clone() for tensor in tensors]
         roots = [self.statistics[name].to(weight).sqrt() for name, weight in weights.items()]
-        total = sum(root.sum(dtype=torch.double).item() for root in roots)
-        mean = total / sum(root.numel() for root in roots)
+        means = [root.mean(dtype=torch.double).item() for root in roots if root.numel()]
+        mean = sum(means) / len(means)
         if not 0 < mean < math.inf:
             raise ConfigError(
                 f"the gradient statistics have a mean of {mean:g}, which has to be a finite number "

@@ -4,7 +4,7 @@ import json
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
-from typing import Final, Literal, get_args
+from typing import Any, Final, Literal, get_args
 
 from torch import Tensor
 
@@ -26,10 +26,15 @@ DynamicRule = Literal["sgd", "rms"]
 RULES: Final[tuple[str, ...]] = get_args(DynamicRule)
 
 #: The file of a run's folder that keeps what tuning found.
-TUNED_FILE = "dynamic.json"
+_FILE = "dynamic.json"
+
+#: Where settings come from. Another formula had other numbers: its settings of rms lack a mark.
+_TUNED, _OUTDATED = "tuned on valid", "tuned on valid by an earlier version; tune again"
+_RMS_MARK = {"formula": 2}
 
 #: Minibatches of training text behind the statistics of rms, and their sequences side by side.
-_STATISTICS_MINIBATCHES, _STATISTICS_SEQUENCES = 500, 20
+#: As many sequences as in the program of Krause et al.: s shrinks with the root of their number.
+_STATISTICS_MINIBATCHES, _STATISTICS_SEQUENCES = 500, 100
 
 
 @dataclass(frozen=True)
@@ -73,10 +78,10 @@ class DynamicSettings:
         return {"lr": self.lr, "decay": self.decay, "segment": self.segment}
 
 
-#: The paper's for sgd; for rms near those of Krause et al. (2018).
+#: The paper's for sgd; for rms those of Krause et al. (2018).
 DEFAULTS = {
     "sgd": DynamicSettings("sgd", lr=0.1, decay=0.0, segment=5),
-    "rms": DynamicSettings("rms", lr=1e-4, decay=1e-3, segment=5),
+    "rms": DynamicSettings("rms", lr=5e-5, decay=2e-3, segment=5),
 }
 
 
@@ -127,17 +132,35 @@ class DynamicScorer:
 
 def tuned_settings(path: Path) -> dict[str, DynamicSettings]:
     """What tuning found, by rule."""
-    if not (path / TUNED_FILE).exists():
+    if not (path / _FILE).exists():
         return {}
     try:
-        found = json.loads(RunDirectory(path).read_text(TUNED_FILE))
+        found = json.loads(RunDirectory(path).read_text(_FILE))
         return {
             rule: DynamicSettings(
-                rule, kept["lr"], kept["decay"], kept["segment"], "tuned on valid"
+                rule, kept["lr"], kept["decay"], kept["segment"], _source(rule, kept)
             )
             for rule, kept in found.items()
         }
     except (ValueError, AttributeError, KeyError, TypeError, ConfigError):
         raise RunError(
-            f"{path / TUNED_FILE} is damaged; remove it, or run `bayesrnn tune-dynamic` again"
+            f"{path / _FILE} is damaged; remove it, or run `bayesrnn tune-dynamic` again"
         ) from None
+
+
+def keep_settings(path: Path, best: DynamicSettings) -> None:
+    """Keep what tuning found, beside what it found for the other rule."""
+    tuned = {**tuned_settings(path), best.rule: replace(best, source=_TUNED)}
+    kept = {
+        rule: settings.numbers() | (_RMS_MARK if _is_marked(settings) else {})
+        for rule, settings in tuned.items()
+    }
+    RunDirectory(path).write_text(_FILE, json.dumps(kept, indent=2) + "\n")
+
+
+def _source(rule: str, kept: dict[str, Any]) -> str:
+    return _OUTDATED if rule == "rms" and not _RMS_MARK.items() <= kept.items() else _TUNED
+
+
+def _is_marked(settings: DynamicSettings) -> bool:
+    return settings.rule == "rms" and settings.source != _OUTDATED

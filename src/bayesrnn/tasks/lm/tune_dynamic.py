@@ -1,6 +1,5 @@
 """Find settings of dynamic evaluation on the validation text, and keep them in the run."""
 
-import json
 import math
 from collections.abc import Callable, Iterable
 from dataclasses import replace
@@ -10,14 +9,12 @@ from bayesrnn.errors import ConfigError, TrainingDivergedError
 from bayesrnn.progress import say
 from bayesrnn.tasks.lm.dynamic_settings import (
     DEFAULTS,
-    TUNED_FILE,
     DynamicScorer,
     DynamicSettings,
-    tuned_settings,
+    keep_settings,
 )
 from bayesrnn.tasks.lm.likelihood import target_log_probs
 from bayesrnn.tasks.lm.task import TASK
-from bayesrnn.training.run_directory import RunDirectory
 from bayesrnn.uncertainty.likelihood import Likelihood
 
 #: Tuning moves a setting by these factors in turn, each as long as that gains so many nats a word.
@@ -65,9 +62,7 @@ def tune_dynamic(
             f"no setting that was tried is better on {where} than perplexity "
             f"{static.perplexity:.2f} without dynamic evaluation; nothing is kept"
         )
-    kept = {name: settings.numbers() for name, settings in tuned_settings(run).items()}
-    kept[rule] = best.numbers()
-    RunDirectory(run).write_text(TUNED_FILE, json.dumps(kept, indent=2) + "\n")
+    keep_settings(run, best)
     return (
         f"best on {where}: {best}: perplexity {Likelihood(lowest, 1).perplexity:.2f}, without "
         f"{static.perplexity:.2f}; `bayesrnn evaluate {run} --dynamic {rule}` will use it"
