@@ -87,6 +87,22 @@ def option(default: Any, help: str, choices: Collection[str] = ()) -> Any:
     return field(default=default, metadata={"help": help, "choices": tuple(choices)})
 
 
+_NORMALISING = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
+
+
+def not_weights(module: nn.Module) -> list[nn.Parameter]:
+    """The parameters that have no prior around 0.
+
+    They are single numbers, and what scales or shifts a normalised input.
+    """
+    return [
+        parameter
+        for layer in module.modules()
+        for parameter in layer.parameters(recurse=False)
+        if isinstance(layer, _NORMALISING) or not parameter.dim()
+    ]
+
+
 Options = TypeVar("Options")
 
 
@@ -134,6 +150,10 @@ class Method(ABC, Generic[Options]):
         A group may have an `lr_scale`, a factor on the learning rate.
         """
         return [{"params": list(net.parameters())}]
+
+    def undecayed(self, net: nn.Module) -> list[nn.Parameter]:
+        """The parameters that no weight decay may pull towards 0."""
+        return not_weights(net)
 
     def optimiser(self, net: nn.Module, lr: float, shares: Shares) -> torch.optim.Optimizer:
         """The method's own optimiser, made before the first `loss`.

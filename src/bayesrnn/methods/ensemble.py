@@ -144,6 +144,12 @@ class Ensemble(Method[EnsembleOptions]):
         """The base's groups for each member, so that each member is clipped by itself."""
         return [group for number in range(len(self.bases)) for group in self._groups(net, number)]
 
+    def undecayed(self, net: nn.Module) -> list[nn.Parameter]:
+        """Those of all members."""
+        assert isinstance(net, Members)
+        pairs = zip(self.bases, net.members, strict=True)
+        return [parameter for base, member in pairs for parameter in base.undecayed(member)]
+
     @property
     def rounds(self) -> int:
         """One for each member, unless they are trained side by side."""

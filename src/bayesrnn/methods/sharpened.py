@@ -97,16 +97,12 @@ class Sharpened(Variational[SharpenedOptions], Bounded):
         return Bound(nll.item(), theta.minibatch_kl.item(), state)
 
     def parameter_groups(self, net: nn.Module) -> list[dict[str, Any]]:
-        """The steps apart from the rest, with a lower rate: the KL's curvature is g^2 / sigma0^2.
-
-        Weight decay is not for them.
-        """
+        """The steps apart, with a lower rate, for the KL's curvature is g^2 / sigma0^2."""
         assert isinstance(net, Bayesian)
         weights = {"params": net.weight_parameters()}
         if not self.options.eta_lr:
             return [weights]
-        rate = {"lr_scale": self.options.eta_lr, "weight_decay": 0.0}
-        return [weights, {"params": net.eta_parameters(), **rate}]
+        return [weights, {"params": net.eta_parameters(), "lr_scale": self.options.eta_lr}]
 
     def diagnostics(self, net: nn.Module) -> dict[str, float]:
         """The size of the steps (root mean square) and the share that goes uphill."""

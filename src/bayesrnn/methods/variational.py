@@ -14,7 +14,7 @@ from bayesrnn.core.priors import Gaussian, Grouping, Prior, ScaleMixture
 from bayesrnn.core.sharpening import Sharpening
 from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, Method, Network, option
+from bayesrnn.methods.base import Hints, Method, Network, not_weights, option
 from bayesrnn.random import RandomStreams
 
 
@@ -62,6 +62,11 @@ Options = TypeVar("Options", bound=PosteriorOptions)
 
 class WithPosterior(Method[AnyOptions]):
     """A method whose network is a `Bayesian`, however its posterior is learnt."""
+
+    def undecayed(self, net: nn.Module) -> list[nn.Parameter]:
+        """All but the means: at rho = 0 a posterior is wide, not narrow."""
+        assert isinstance(net, Bayesian)
+        return [*not_weights(net.module), *net.rho.parameters(), *net.eta_parameters()]
 
     def mean_module(self, net: nn.Module) -> nn.Module:
         """The module with the posterior mean."""

@@ -9,14 +9,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bayesrnn.core.norms import total_norm
-from bayesrnn.methods.base import MinibatchLoss, Objective, Shares, option
+from bayesrnn.methods.base import MinibatchLoss, Objective, Shares, not_weights, option
 from bayesrnn.methods.masking import Masking, MaskOptions, Rates
 from bayesrnn.methods.variational import require
 from bayesrnn.nn.dropout import dropout_layers
 from bayesrnn.nn.masked import MaskedEmbedding, MaskStyle
 from bayesrnn.nn.masked_recurrent import MaskedRecurrent
-
-_NORMALISING = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
 
 
 @dataclass(frozen=True)
@@ -88,16 +86,16 @@ def _charged(net: nn.Module) -> Iterator[_Charged]:
     """The trainable weights and biases of a network, tied ones once.
 
     Of layers that stand in line (`nn.Sequential`), those right after a dropout layer are fed by it;
-    elsewhere, layers that draw no masks themselves count as fed by one, if there is any. A single
-    number, and what scales or shifts a normalised input, has no prior around 0.
+    elsewhere, layers that draw no masks themselves count as fed by one, if there is any.
     """
     feeding = [layer.p for layer in dropout_layers(net) if isinstance(layer, nn.Dropout)]
     elsewhere = max(feeding, default=0.0)
     in_line = _rates_in_line(net)
+    uncharged = set(map(id, not_weights(net)))
     for name, parameter in net.named_parameters():
         path, _, leaf = name.rpartition(".")
         layer = net.get_submodule(path)
-        if not parameter.requires_grad or not parameter.dim() or isinstance(layer, _NORMALISING):
+        if not parameter.requires_grad or id(parameter) in uncharged:
             continue
         if leaf.startswith("bias"):
             rate = 0.0

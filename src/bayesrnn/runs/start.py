@@ -122,8 +122,8 @@ def _optimiser(
         batches = problem.minibatches(0)
         shares = minibatch_shares("uniform", 0, len(batches), batches.sequences)
         return method.optimiser(net, config.lr, shares)
-    groups = method.parameter_groups(net)
-    return make_optimiser(config.optimizer, groups, config.lr, config.weight_decay)
+    groups, undecayed = method.parameter_groups(net), method.undecayed(net)
+    return make_optimiser(config.optimizer, groups, config.lr, config.weight_decay, undecayed)
 
 
 def _read_config_file(path: Path | None) -> dict[str, Any]:

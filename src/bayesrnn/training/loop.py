@@ -15,7 +15,13 @@ from bayesrnn.methods.base import Method, Objective
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
-from bayesrnn.training.optimisation import Schedule, clipped_step, gradient_norms, minibatch_shares
+from bayesrnn.training.optimisation import (
+    Schedule,
+    clipped_step,
+    gradient_norms,
+    minibatch_shares,
+    restore_optimiser,
+)
 from bayesrnn.training.process import StopWish, stop_wish
 from bayesrnn.training.run_directory import RunDirectory
 
@@ -297,7 +303,7 @@ class Trainer:
                     "for each of its rounds, which come one after the other; leave it out"
                 )
             self.net.load_state_dict(checkpoint.model)
-            self.optimiser.load_state_dict(state["optimiser"])
+            restore_optimiser(self.optimiser, state["optimiser"])
             self.streams.restore(state["streams"])
             self.method.restore(state["method"])
             self.position = Position(**state["position"])

@@ -1,8 +1,9 @@
 """The optimiser by name, the learning-rate schedule, and gradient clipping."""
 
 import inspect
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Any, Final
 
 import torch
@@ -14,6 +15,9 @@ from bayesrnn.methods.base import Shares
 
 #: torch optimisers that cannot take a plain step on dense gradients of any shape.
 _UNUSABLE = ("LBFGS", "Muon", "SparseAdam")
+
+#: What torch's optimisers call a pull towards 0; `lambd` is that of ASGD.
+_DECAYS = ("weight_decay", "lambd")
 
 
 @dataclass(frozen=True)
@@ -52,26 +56,69 @@ def default_lr(name: str) -> float:
 
 
 def make_optimiser(
-    name: str, groups: list[dict[str, Any]], lr: float, weight_decay: float
+    name: str,
+    groups: list[dict[str, Any]],
+    lr: float,
+    weight_decay: float,
+    undecayed: Iterable[nn.Parameter] = (),
 ) -> torch.optim.Optimizer:
-    """A torch optimiser for groups of parameters, by its class's name in upper or lower case."""
+    """A torch optimiser for groups of parameters, by its class's name in upper or lower case.
+
+    A weight decay of 0 is the optimiser's own, which is none but for AdamW and ASGD. No decay is
+    ever applied to the parameters `undecayed`.
+    """
     make = _optimiser_type(name)
+    known = inspect.signature(make).parameters
     options = {"lr": lr} | ({"weight_decay": weight_decay} if weight_decay else {})
-    refused = set(options) - set(inspect.signature(make).parameters)
+    refused = set(options) - set(known)
     if refused:
         raise ConfigError(f"--optimizer {name} has no option {', '.join(sorted(refused))}")
+    decays = {key: 0.0 for key in _DECAYS if key in known}
+    if weight_decay or any(known[key].default for key in decays):
+        groups = _split_by_decay(groups, undecayed, decays)
     return make(groups, **options)
+
+
+def _split_by_decay(
+    groups: list[dict[str, Any]], undecayed: Iterable[nn.Parameter], no_decay: Mapping[str, float]
+) -> list[dict[str, Any]]:
+    """The groups cut where decay begins or ends, in the same order of the parameters.
+
+    The parts of one group are still clipped together, as `clip_group` says.
+    """
+    spared = set(map(id, undecayed))
+    made = []
+    for number, group in enumerate(groups):
+        for is_spared, part in groupby(group["params"], lambda parameter: id(parameter) in spared):
+            own = no_decay if is_spared else {}
+            made.append({**group, "params": list(part), "clip_group": number, **own})
+    return made if spared else groups
+
+
+def restore_optimiser(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
+    """Continue where `saved`, its `state_dict`, was taken.
+
+    Runs with weight decay of earlier versions have groups that were not cut by decay.
+    """
+    groups = optimiser.state_dict()["param_groups"]
+    order, before = (
+        [number for group in each for number in group["params"]]
+        for each in (groups, saved["param_groups"])
+    )
+    if len(groups) > len(saved["param_groups"]) and order == before:
+        saved = {**saved, "param_groups": groups}
+    optimiser.load_state_dict(saved)
 
 
 def gradient_norms(
     optimiser: torch.optim.Optimizer, known: float | None = None, of_group: int = 0
 ) -> list[float]:
-    """The norm of all gradients of each parameter group; that of one group may be known already."""
+    """The norm of all gradients of each group that is clipped; that of one may be known already."""
     return [
         known
         if known is not None and number == of_group
-        else total_norm(_gradients(group["params"]))
-        for number, group in enumerate(optimiser.param_groups)
+        else total_norm([grad for part in parts for grad in _gradients(part["params"])])
+        for number, parts in enumerate(_clip_groups(optimiser))
     ]
 
 
@@ -84,17 +131,26 @@ def clipped_step(
     and nothing else, the rate is scaled instead, which saves a pass over all gradients.
     """
     rates = [group["lr"] for group in optimiser.param_groups]
-    for group, norm in zip(optimiser.param_groups, norms, strict=True):
+    for parts, norm in zip(_clip_groups(optimiser), norms, strict=True):
         if limit is None or norm <= limit:
             continue
         factor = limit / (norm + 1e-6)
-        if _is_linear(optimiser, group):
-            group["lr"] *= factor
-        else:
-            torch._foreach_mul_(_gradients(group["params"]), factor)
+        for group in parts:
+            if _is_linear(optimiser, group):
+                group["lr"] *= factor
+            else:
+                torch._foreach_mul_(_gradients(group["params"]), factor)
     optimiser.step()
     for group, rate in zip(optimiser.param_groups, rates, strict=True):
         group["lr"] = rate
+
+
+def _clip_groups(optimiser: torch.optim.Optimizer) -> list[list[dict[str, Any]]]:
+    """The optimiser's groups, those together whose gradients are clipped as one."""
+    found: dict[int, list[dict[str, Any]]] = {}
+    for number, group in enumerate(optimiser.param_groups):
+        found.setdefault(group.get("clip_group", number), []).append(group)
+    return list(found.values())
 
 
 def _gradients(parameters: Iterable[nn.Parameter]) -> list[Tensor]:
