@@ -7,6 +7,7 @@ import torch
 from torch import nn
 
 import bayesrnn
+from bayesrnn.core.noise import draw_seed
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Hints, Shares
@@ -141,7 +142,7 @@ def test_predict_leaves_masks_on(name, make_model, words):
     net = make_method(name, dropout=0.3).build(make_model(), HINTS).eval()
     found = bayesrnn.predict(net, words, None, samples=30, generator=torch.Generator())
     assert (found.epistemic > 1e-5).all()
-    streams = RandomStreams(bayesrnn.core.draw_seed(torch.Generator()))
+    streams = RandomStreams(draw_seed(torch.Generator()))
     with torch.no_grad(), streams.as_default("dropout"):
         net.train()
         probabilities = [net(words, None)[0].softmax(-1) for _ in range(30)]

@@ -1,13 +1,15 @@
 import math
+from types import SimpleNamespace
 
 import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
 
+from bayesrnn.data.vocabulary import Vocabulary, vocabulary_text
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, Shares
+from bayesrnn.methods.base import Hints, Outcome, Shares
 from bayesrnn.methods.variational_dropout import (
     VariationalDropout,
     VariationalDropoutOptions,
@@ -15,8 +17,10 @@ from bayesrnn.methods.variational_dropout import (
 )
 from bayesrnn.nn.masked import draw_mask
 from bayesrnn.random import RandomStreams
+from bayesrnn.tasks import TASKS
+from bayesrnn.tasks.sentiment.data import Labels, target_text
 
-HINTS = Hints(before_recurrent=("input_dropout",))
+HINTS = Hints(before_recurrent=("input_dropout",), after_dropout=("output",))
 RATES = {"dropout": 0.4, "recurrent_dropout": 0.3, "embedding_dropout": 0.2}
 
 
@@ -46,7 +50,7 @@ def test_the_kl_is_that_of_the_formula_with_its_gradient(make_model, objective, 
     if not tied:
         expected = expected + net.output.weight.square().sum() / 0.6
     expected = (expected + net.output.bias.square().sum()) * 0.7**2 / 2
-    found = divergence(net, 0.7)
+    found = divergence(net, 0.7, HINTS.after_dropout)
     torch.testing.assert_close(found, expected, rtol=1e-12, atol=0.0)
     weights = [parameter for parameter in net.parameters() if parameter.requires_grad]
     mine, theirs = (torch.autograd.grad(3 * total, weights) for total in (found, expected))
@@ -111,6 +115,36 @@ def test_what_is_charged_in_a_network_of_the_users():
     for name, parameter in recurrent.named_parameters():
         expected = expected + (2.0 if "weight" in name else 1.0) * parameter.square().sum()
     torch.testing.assert_close(divergence(net, 2.0), 2 * expected)
+
+
+def test_only_weights_behind_a_mask_are_charged_for_it():
+    """Of each task's network; what an image is turned into a state by has no mask before it."""
+    sizes = {"hidden": 6, "layers": 2, "cell": "lstm", "init": None, "tied": False}
+    config = SimpleNamespace(**sizes, images="mnist", feature_norm=1.0)
+    files = {
+        "vocabulary.txt": vocabulary_text(Vocabulary(("<eos>", "<unk>", "a"))),
+        "target.json": target_text(Labels(("bad", "good"))),
+    }
+    masked = {
+        TASKS["captions"]: {"output.weight": True, "image.weight": False},
+        TASKS["lm"]: {"output.weight": True},
+        TASKS["sentiment"]: {"output.weight": True},
+        TASKS["mnist"]: {"output.weight": True, "hidden.0.weight": False, "hidden.3.weight": True},
+    }
+    for task, expected in masked.items():
+        method = make_method(dropout=0.2, length_scale=1.0)
+        net = task.build(config, files, method, RandomStreams(0))
+        loss = method.loss(net, lambda _: Outcome(torch.zeros(()), None), Shares(1.0, 1.0))
+        loss.total.backward()
+        linear = {
+            f"{name}.weight": layer.weight
+            for name, layer in net.named_modules()
+            if isinstance(layer, nn.Linear)
+        }
+        assert linear.keys() == expected.keys()
+        for name, weight in linear.items():
+            factor = 1 / 0.8 if expected[name] else 1.0
+            torch.testing.assert_close(weight.grad, factor * weight.detach())
 
 
 def test_length_scale_zero_charges_nothing(make_model, objective):

@@ -80,6 +80,8 @@ class Hints:
     initialise: Callable[[nn.Module, torch.Generator], None] | None = None
     #: Names of dropout layers whose output goes straight into a recurrent layer.
     before_recurrent: tuple[str, ...] = ()
+    #: Names of layers whose input comes from a dropout layer, where no `nn.Sequential` shows it.
+    after_dropout: tuple[str, ...] = ()
 
 
 def option(default: Any, help: str, choices: Collection[str] = ()) -> Any:

@@ -1,6 +1,6 @@
 """variational-dropout: dropout as inference in recurrent networks (Gal & Ghahramani 2016)."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bayesrnn.core.norms import total_norm
-from bayesrnn.methods.base import MinibatchLoss, Objective, Shares, not_weights, option
+from bayesrnn.methods.base import Hints, MinibatchLoss, Objective, Shares, not_weights, option
 from bayesrnn.methods.masking import Masking, MaskOptions, Rates
 from bayesrnn.methods.variational import require
 from bayesrnn.nn.dropout import dropout_layers
@@ -48,6 +48,13 @@ class VariationalDropout(Masking[VariationalDropoutOptions]):
     summary: ClassVar[str] = "one dropout mask for a whole sequence (Gal & Ghahramani 2016)"
     options_type: ClassVar[type] = VariationalDropoutOptions
 
+    _after_dropout: Collection[str] = ()
+
+    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+        """The module, masks in place of its dropout and on its recurrent layers."""
+        self._after_dropout = hints.after_dropout
+        return super().build(module, hints)
+
     @property
     def rates(self) -> Rates:
         """As the options say."""
@@ -61,13 +68,17 @@ class VariationalDropout(Masking[VariationalDropoutOptions]):
     def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
         """The negative log-likelihood with one draw of masks, and the share of the KL."""
         total, state, terms, *_ = super().loss(net, objective, shares)
-        kl = divergence(net, self.options.length_scale) * shares.epoch
+        full = divergence(net, self.options.length_scale, self._after_dropout)
+        kl = full * shares.epoch
         return MinibatchLoss(total + kl, state, {**terms, "kl": kl.item()})
 
 
-def divergence(net: nn.Module, length_scale: float) -> Tensor:
-    """KL[q || p] up to a constant: the sum of (l^2 / 2) ||M||^2 / (1 - p) over all weights."""
-    charged = list(_charged(net))
+def divergence(net: nn.Module, length_scale: float, after_dropout: Collection[str] = ()) -> Tensor:
+    """KL[q || p] up to a constant: the sum of (l^2 / 2) ||M||^2 / (1 - p) over all weights.
+
+    after_dropout: names of layers whose input comes from a dropout layer, as in `Hints`.
+    """
+    charged = list(_charged(net, after_dropout))
     factors = [length_scale**2 / 2 / kept for _, kept in charged]
     value: Tensor = _SquaredNorms.apply(  # type: ignore[no-untyped-call]
         factors, *(weight for weight, _ in charged)
@@ -82,15 +93,15 @@ class _Charged(NamedTuple):
     kept: float
 
 
-def _charged(net: nn.Module) -> Iterator[_Charged]:
+def _charged(net: nn.Module, after_dropout: Collection[str]) -> Iterator[_Charged]:
     """The trainable weights and biases of a network, tied ones once.
 
-    Of layers that stand in line (`nn.Sequential`), those right after a dropout layer are fed by it;
-    elsewhere, layers that draw no masks themselves count as fed by one, if there is any.
+    What is dropped before a layer: what its own masks drop; what a dropout layer drops that stands
+    right before it in an `nn.Sequential`, or anywhere if it is named; else nothing.
     """
-    feeding = [layer.p for layer in dropout_layers(net) if isinstance(layer, nn.Dropout)]
-    elsewhere = max(feeding, default=0.0)
-    in_line = _rates_in_line(net)
+    dropout = [layer.p for layer in dropout_layers(net) if isinstance(layer, nn.Dropout)]
+    named = dict.fromkeys(map(net.get_submodule, after_dropout), max(dropout, default=0.0))
+    rates = {**_rates_in_line(net), **named}
     uncharged = set(map(id, not_weights(net)))
     for name, parameter in net.named_parameters():
         path, _, leaf = name.rpartition(".")
@@ -104,7 +115,7 @@ def _charged(net: nn.Module) -> Iterator[_Charged]:
         elif isinstance(layer, nn.Embedding):
             rate = layer.rate if isinstance(layer, MaskedEmbedding) else 0.0
         else:
-            rate = in_line.get(layer, elsewhere)
+            rate = rates.get(layer, 0.0)
         yield _Charged(parameter, 1 - rate)
 
 

@@ -116,6 +116,7 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
                 sigma_init={"recurrent.*": relative(0.25, 0.5), "*": relative(0.5, 1.0)},
                 initialise=initialise,
                 before_recurrent=("input_dropout",),
+                after_dropout=("output",),
             ),
         )
 

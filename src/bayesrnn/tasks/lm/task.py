@@ -37,6 +37,7 @@ HINTS = Hints(
     deterministic=("output.bias",),
     sigma_init={"recurrent.*": relative(0.25, 0.5), "*": relative(0.5, 1.0)},
     before_recurrent=("input_dropout",),
+    after_dropout=("output",),
 )
 
 #: Streams side by side in the validation after an epoch.

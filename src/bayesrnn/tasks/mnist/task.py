@@ -38,7 +38,7 @@ def _initialise(module: nn.Module, generator: torch.Generator) -> None:
     module.initialise(generator)
 
 
-HINTS = Hints(sigma_init={"*": absolute(0.02)}, initialise=_initialise)
+HINTS = Hints(sigma_init={"*": absolute(0.02)}, initialise=_initialise, after_dropout=("output",))
 
 
 class MnistTask(Task[MnistConfig, Images]):

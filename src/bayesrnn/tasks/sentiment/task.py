@@ -112,6 +112,7 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
                 sigma_init={"recurrent.*": relative(0.25, 0.5), "*": relative(0.5, 1.0)},
                 initialise=initialise,
                 before_recurrent=("input_dropout",),
+                after_dropout=("output",),
             ),
         )
 
