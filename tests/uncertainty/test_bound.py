@@ -10,7 +10,7 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.tasks.lm.likelihood import likelihood, text_minibatches
 from bayesrnn.tasks.lm.model import LanguageModel
 from bayesrnn.tasks.mnist.model import MLP
-from bayesrnn.uncertainty.bound import example_minibatches, likelihood_bound
+from bayesrnn.uncertainty.bound import _error_of_sum, example_minibatches, likelihood_bound
 
 WORDS = 9
 KL = 0.25
@@ -47,6 +47,7 @@ def test_of_a_text(model, streams, unroll):
     assert found.tokens == sum(seen) == 51
     assert found.kl == pytest.approx(KL * len(minibatches) / 51)
     assert found.nll == pytest.approx(expected.nll + found.kl, rel=1e-5)
+    assert found.standard_error == (0.0 if len(minibatches) > 1 else None)  # nothing was drawn
 
 
 def test_of_examples():
@@ -74,3 +75,34 @@ def test_of_a_sharpened_network_without_steps_or_noise(cell):
     found = likelihood_bound(method, net, text_minibatches(text, 2, 7), torch.Generator())
     assert found.kl == 0
     assert found.nll == pytest.approx(likelihood(method, net, text, streams=2).nll, rel=1e-5)
+
+
+def test_the_standard_error_is_that_over_seeds():
+    """The same examples in each minibatch, so that only the draws differ between them."""
+    module = MLP(4, 3, hidden=5)
+    module.initialise(torch.Generator().manual_seed(1))
+    kind = METHODS["sharpened"]
+    method = kind(kind.options_type(sigma0=0.1), RandomStreams(0))
+    net = method.build(module, Hints())
+    inputs = torch.randn(6, 4, generator=torch.Generator().manual_seed(2)).repeat(20, 1)
+    labels = (torch.arange(6) % 3).repeat(20)
+    found = [
+        likelihood_bound(
+            method, net, example_minibatches(inputs, labels, 6), torch.Generator().manual_seed(seed)
+        )
+        for seed in range(40)
+    ]
+    over_seeds = torch.tensor([each.nll for each in found]).double().std().item()
+    told = sum(each.standard_error for each in found) / len(found)
+    # The error of a standard deviation from 40 numbers is 11%.
+    assert told == pytest.approx(over_seeds, rel=0.45)
+
+
+def test_the_standard_error_of_a_sum():
+    """Against the sum of residuals of a fit by size; sizes alike give the textbook's formula."""
+    values = [1.0, 4.0, 2.0, 5.0]
+    expected = 2 * torch.tensor(values).std().item()
+    assert _error_of_sum(values, [3, 3, 3, 3]) == pytest.approx(expected)
+    # Values that are as their sizes have no error.
+    assert _error_of_sum([1.0, 2.0, 3.0], [2, 4, 6]) == 0
+    assert _error_of_sum([1.0], [2]) is None

@@ -63,11 +63,15 @@ class MinibatchLoss(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """An upper bound on the summed loss of a minibatch, nll + kl in nats; the state to carry on."""
+    """An upper bound on the summed loss of a minibatch, nll + kl in nats; the state to carry on.
+
+    drawn: the part of the nll that was unknown before its weights were drawn; 0 if it is exact.
+    """
 
     nll: float
     kl: float
     state: Any
+    drawn: float = 0.0
 
 
 @dataclass(frozen=True)

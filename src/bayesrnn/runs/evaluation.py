@@ -147,6 +147,9 @@ def _inference(run: TrainedRun[Any], samples: int, name: str = "") -> Inference:
     return Inference(f"samples{samples}", f"{name}averaged over {counted}", samples)
 
 
-def kl_text(kl: float | None) -> str:
-    """How much of a bound is KL, where it is one."""
-    return "" if kl is None else f", {kl:.4f} of it KL"
+def kl_text(kl: float | None, standard_error: float | None) -> str:
+    """How much of a bound is KL, where it is one, and how exact it is, where that is known."""
+    if kl is None:
+        return ""
+    error = "" if standard_error is None else f", standard error {standard_error:.4f}"
+    return f", {kl:.4f} of it KL{error}"

@@ -1,6 +1,7 @@
 """An upper bound on the negative log-likelihood, by networks that have seen the targets."""
 
-from collections.abc import Callable, Iterable
+import math
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,9 +18,13 @@ SummedMinibatch = tuple[Callable[[Any], Objective], int]
 
 @dataclass(frozen=True)
 class BoundedLikelihood(Likelihood):
-    """`nll` is the bound per prediction, and `kl` of it was paid for having seen the targets."""
+    """`nll` is the bound per prediction, and `kl` of it was paid for having seen the targets.
+
+    standard_error: of `nll`, for the draws behind it; None where one minibatch is all there is.
+    """
 
     kl: float
+    standard_error: float | None
 
 
 def likelihood_bound(
@@ -33,17 +38,35 @@ def likelihood_bound(
 
     -log p(y) <= E_q[-log p(y | theta)] + KL[q(theta | y) || p(theta)] holds for each minibatch
     given those before it, whose targets are known by then.
+
+    The standard error is from how much the part that was drawn differs between minibatches. They
+    differ anyhow, so it is rather too large than too small.
     """
     state: Any = None
     nll = kl = 0.0
-    count = 0
+    drawn, counts = [], []
     for make_objective, predictions in minibatches:
         found = method.bound(net, make_objective(state), generator)
-        nll, kl, count = nll + found.nll, kl + found.kl, count + predictions
+        nll, kl = nll + found.nll, kl + found.kl
+        drawn.append(found.drawn)
+        counts.append(predictions)
         state = found.state
         if advance is not None:
             advance(predictions)
-    return BoundedLikelihood((nll + kl) / count, count, kl / count)
+    total = sum(counts)
+    error = _error_of_sum(drawn, counts)
+    return BoundedLikelihood(
+        (nll + kl) / total, total, kl / total, None if error is None else error / total
+    )
+
+
+def _error_of_sum(values: Sequence[float], sizes: Sequence[int]) -> float | None:
+    """The standard error of a sum of independent values whose means are as their sizes."""
+    if len(values) < 2:
+        return None
+    mean = sum(values) / sum(sizes)
+    squares = sum((v - mean * size) ** 2 for v, size in zip(values, sizes, strict=True))
+    return math.sqrt(squares * len(values) / (len(values) - 1))
 
 
 def example_minibatches(

@@ -75,6 +75,7 @@ class CaptionRow(Row):
     nll: float | None = None
     tokens: int | None = None
     kl: float | None = None
+    standard_error: float | None = None
     beam: int | None = None
     scores: Mapping[str, Mapping[str, float]] | None = None
     captions: list[dict[str, str]] | None = None
@@ -199,7 +200,7 @@ def row_text(row: CaptionRow) -> str:
     at_most = "<= " if row.inference == "bound" else ""
     return (
         f"perplexity {at_most}{row.perplexity:.2f} ({at_most}{row.nll:.4f} nats a word"
-        f"{kl_text(row.kl)}, {row.tokens:,} words)"
+        f"{kl_text(row.kl, row.standard_error)}, {row.tokens:,} words)"
     )
 
 

@@ -75,6 +75,7 @@ class TextRow(Row):
 
     streams: parts of the text that were read side by side.
     kl: of the nll, what a bound pays for networks that have seen the targets.
+    standard_error: of the nll of a bound, for the draws behind it.
     unroll: words of a minibatch, where the result depends on it.
     dynamic: the settings of dynamic evaluation.
     """
@@ -84,6 +85,7 @@ class TextRow(Row):
     tokens: int
     streams: int
     kl: float | None = None
+    standard_error: float | None = None
     unroll: int | None = None
     dynamic: dict[str, float] | None = None
 
@@ -161,5 +163,5 @@ def row_text(row: TextRow) -> str:
     at_most = "<= " if row.inference == "bound" else ""
     return (
         f"perplexity {at_most}{row.perplexity:.2f} ({at_most}{row.nll:.4f} nats a word"
-        f"{kl_text(row.kl)}, {row.tokens:,} words)"
+        f"{kl_text(row.kl, row.standard_error)}, {row.tokens:,} words)"
     )

@@ -36,6 +36,7 @@ class ImageRow(Row):
     ece: float | None = None
     brier: float | None = None
     kl: float | None = None
+    standard_error: float | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -70,7 +71,13 @@ def evaluate_images(
             found = likelihood_bound(
                 method, run.net, minibatches, seeded(settings.seed), bar.update
             )
-        return ImageRow(**inference._asdict(), nll=found.nll, kl=found.kl, examples=found.tokens)
+        return ImageRow(
+            **inference._asdict(),
+            nll=found.nll,
+            kl=found.kl,
+            standard_error=found.standard_error,
+            examples=found.tokens,
+        )
 
     rows = inference_rows(run, settings.samples, averaged, bounded)
     return ImageEvaluation(
@@ -84,7 +91,9 @@ def evaluate_images(
 def row_text(row: ImageRow) -> str:
     """A row as text."""
     if row.error is None:
-        return f"nll <= {row.nll:.4f}{kl_text(row.kl)} ({row.examples:,} images)"
+        return (
+            f"nll <= {row.nll:.4f}{kl_text(row.kl, row.standard_error)} ({row.examples:,} images)"
+        )
     return (
         f"error {row.error:.2%}, nll {row.nll:.4f}, calibration error {row.ece:.2%}, "
         f"Brier score {row.brier:.4f} ({row.examples:,} images)"

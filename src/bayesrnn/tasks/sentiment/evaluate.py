@@ -14,6 +14,7 @@ from bayesrnn.runs.evaluation import (
     about,
     asked_row,
     inference_rows,
+    kl_text,
 )
 from bayesrnn.tasks.sentiment.data import Numbers
 from bayesrnn.tasks.sentiment.metrics import (
@@ -46,6 +47,7 @@ class SegmentBoundRow(Row):
     nll: float
     kl: float
     segments: int
+    standard_error: float | None = None
 
 
 SentimentRow = RatingRow | LabelRow | SegmentBoundRow
@@ -83,7 +85,11 @@ def evaluate_sentiment(run: TrainedReader, settings: EvaluationSettings) -> Sent
             )
         log_unit = math.log(target.sd) if isinstance(target, Numbers) else 0.0
         return SegmentBoundRow(
-            **inference._asdict(), nll=found.nll + log_unit, kl=found.kl, segments=found.tokens
+            **inference._asdict(),
+            nll=found.nll + log_unit,
+            kl=found.kl,
+            standard_error=found.standard_error,
+            segments=found.tokens,
         )
 
     rows = inference_rows(run, settings.samples, averaged, bounded)
@@ -101,7 +107,8 @@ def evaluate_sentiment(run: TrainedReader, settings: EvaluationSettings) -> Sent
 def row_text(row: SentimentRow) -> str:
     """A row of numbers or of labels, or the bound on their likelihood, as text."""
     if isinstance(row, SegmentBoundRow):
-        return f"nll <= {row.nll:.4f} a segment, {row.kl:.4f} of it KL ({row.segments:,} segments)"
+        paid = kl_text(row.kl, row.standard_error)
+        return f"nll <= {row.nll:.4f} a segment{paid} ({row.segments:,} segments)"
     counted = f"({row.examples:,} texts, {row.segments:,} segments)"
     if isinstance(row, LabelRow):
         return (
