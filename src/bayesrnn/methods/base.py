@@ -52,6 +52,7 @@ class MinibatchLoss(NamedTuple):
         parameter group `group` where the method knows it without looking through all gradients
         again, else None.
     group: the number of the parameter group whose gradient's norm is told in the log.
+    prior_kl: the term of the total that belongs to the epoch, if there is one.
     """
 
     total: Tensor
@@ -60,6 +61,7 @@ class MinibatchLoss(NamedTuple):
     gradient_norm: Callable[[], float | None] = lambda: None
     seen_kl: float = 0.0
     group: int = 0
+    prior_kl: Tensor | None = None
 
 
 class Bound(NamedTuple):

@@ -31,4 +31,5 @@ class BayesByBackprop(Variational[PosteriorOptions]):
         nll, state = objective(partial(net, weights=weights))
         kl = weights.kl * (self.options.kl_weight * shares.epoch)
         terms = {"nll": nll.item(), "kl": kl.item()}
-        return MinibatchLoss(nll + kl, state, terms, partial(gradient_norm, net, weights))
+        known_norm = partial(gradient_norm, net, weights)
+        return MinibatchLoss(nll + kl, state, terms, known_norm, prior_kl=kl)

@@ -131,6 +131,7 @@ class Ensemble(Method[EnsembleOptions]):
         ]
         count = len(losses)
         summed = cast(Tensor, sum(loss.total for loss in losses))
+        kls = [loss.prior_kl for loss in losses if loss.prior_kl is not None]
         states = [loss.state for loss in losses]
         return MinibatchLoss(
             summed - (summed - summed / count).detach(),
@@ -138,6 +139,7 @@ class Ensemble(Method[EnsembleOptions]):
             {name: sum(loss.terms[name] for loss in losses) / count for name in losses[0].terms},
             losses[0].gradient_norm,
             sum(loss.seen_kl for loss in losses) / count,
+            prior_kl=torch.stack(kls).sum() if kls else None,
         )
 
     def parameter_groups(self, net: nn.Module) -> list[dict[str, Any]]:

@@ -81,7 +81,7 @@ class Sharpened(Variational[SharpenedOptions], Bounded):
         terms = {"nll": nll.item(), "kl": kl.item(), "minibatch_kl": minibatch_kl.item()}
         known_norm = partial(gradient_norm, net, theta)
         total = nll + kl + minibatch_kl
-        return MinibatchLoss(total, state, terms, known_norm, seen_kl.item())
+        return MinibatchLoss(total, state, terms, known_norm, seen_kl.item(), prior_kl=kl)
 
     def bound(self, net: nn.Module, objective: Objective, generator: torch.Generator) -> Bound:
         """NLL + KL of one sharpened draw around the posterior mean.

@@ -70,7 +70,7 @@ class VariationalDropout(Masking[VariationalDropoutOptions]):
         total, state, terms, *_ = super().loss(net, objective, shares)
         full = divergence(net, self.options.length_scale, self._after_dropout)
         kl = full * shares.epoch
-        return MinibatchLoss(total + kl, state, {**terms, "kl": kl.item()})
+        return MinibatchLoss(total + kl, state, {**terms, "kl": kl.item()}, prior_kl=kl)
 
 
 def divergence(net: nn.Module, length_scale: float, after_dropout: Collection[str] = ()) -> Tensor:

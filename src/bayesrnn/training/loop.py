@@ -11,12 +11,13 @@ from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from bayesrnn.errors import CheckpointError, ConfigError, Interrupted, TrainingDivergedError
-from bayesrnn.methods.base import Method, Objective
+from bayesrnn.methods.base import Method, MinibatchLoss, Objective
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
 from bayesrnn.training.optimisation import (
     Schedule,
+    clip_gradients,
     clipped_step,
     gradient_norms,
     minibatch_shares,
@@ -224,27 +225,48 @@ class Trainer:
         weighting = self.settings.kl_weighting
         shares = minibatch_shares(weighting, position.minibatch, len(batches), batches.sequences)
         loss = self.method.loss(self.net, objective, shares)
-        total, terms = loss.total, loss.terms
-        total.backward()  # type: ignore[no-untyped-call]
-        norms = gradient_norms(self.optimiser, loss.gradient_norm(), loss.group)
-        if not all(map(math.isfinite, (total.item(), *norms))):
-            worst = next((norm for norm in norms if not math.isfinite(norm)), max(norms))
-            raise TrainingDivergedError(
-                f"the loss became {total.item():g} and the gradient's norm {worst:g} at step "
-                f"{position.step + 1} (epoch {position.epoch + 1}); nothing of it is saved: the "
-                "last checkpoint is from before. Try a lower --lr, a lower --clip, or another "
-                "--seed (and, with the method sharpened, a lower --eta-lr), with a new --out"
-            )
-        clipped_step(self.optimiser, self.settings.clip, norms)
+        norms = self._update(loss)
         self.optimiser.zero_grad()
         position.state = _detached(loss.state)
-        shown = terms["nll"] + loss.seen_kl
+        shown = loss.terms["nll"] + loss.seen_kl
         position.epoch_nll += shown
         position.minibatch += 1
         position.step += 1
         steps = self.settings.epochs * len(batches)
         self.method.after_step(self.net, (position.step - 1) % steps + 1, steps)
-        return StepFigures(shown, terms, norms[loss.group])
+        return StepFigures(shown, loss.terms, norms[loss.group])
+
+    def _update(self, loss: MinibatchLoss) -> list[float]:
+        """Backward, clip, step; gives the norms that clipping went by, one for each group.
+
+        Where the first minibatches are charged nearly all of an epoch's KL, its gradient is not
+        clipped: an epoch would charge far less of it than it says. The likelihood's still is.
+        """
+        clip, kl = self.settings.clip, loss.prior_kl
+        if clip is None or kl is None or self.settings.kl_weighting == "uniform":
+            loss.total.backward()  # type: ignore[no-untyped-call]
+            norms = gradient_norms(self.optimiser, loss.gradient_norm(), loss.group)
+            self._require_finite(loss, norms)
+            clipped_step(self.optimiser, clip, norms)
+            return norms
+        (loss.total - kl).backward(retain_graph=True)  # type: ignore[no-untyped-call]
+        norms = gradient_norms(self.optimiser, loss.gradient_norm(), loss.group)
+        clip_gradients(self.optimiser, clip, norms)
+        kl.backward()  # type: ignore[no-untyped-call]
+        self._require_finite(loss, [*norms, *gradient_norms(self.optimiser)])
+        self.optimiser.step()
+        return norms
+
+    def _require_finite(self, loss: MinibatchLoss, norms: list[float]) -> None:
+        if all(map(math.isfinite, (loss.total.item(), *norms))):
+            return
+        worst = next((norm for norm in norms if not math.isfinite(norm)), max(norms))
+        raise TrainingDivergedError(
+            f"the loss became {loss.total.item():g} and the gradient's norm {worst:g} at step "
+            f"{self.position.step + 1} (epoch {self.position.epoch + 1}); nothing of it is saved: "
+            "the last checkpoint is from before. Try a lower --lr, a lower --clip, or another "
+            "--seed (and, with the method sharpened, a lower --eta-lr), with a new --out"
+        )
 
     def _finish_epoch(self) -> None:
         position, measure = self.position, self.settings.measure

@@ -1,7 +1,7 @@
 """The optimiser by name, the learning-rate schedule, and gradient clipping."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -131,18 +131,29 @@ def clipped_step(
     and nothing else, the rate is scaled instead, which saves a pass over all gradients.
     """
     rates = [group["lr"] for group in optimiser.param_groups]
-    for parts, norm in zip(_clip_groups(optimiser), norms, strict=True):
-        if limit is None or norm <= limit:
-            continue
-        factor = limit / (norm + 1e-6)
-        for group in parts:
-            if _is_linear(optimiser, group):
-                group["lr"] *= factor
-            else:
-                torch._foreach_mul_(_gradients(group["params"]), factor)
+    for group, factor in _too_long(optimiser, limit, norms):
+        if _is_linear(optimiser, group):
+            group["lr"] *= factor
+        else:
+            torch._foreach_mul_(_gradients(group["params"]), factor)
     optimiser.step()
     for group, rate in zip(optimiser.param_groups, rates, strict=True):
         group["lr"] = rate
+
+
+def clip_gradients(optimiser: torch.optim.Optimizer, limit: float, norms: Sequence[float]) -> None:
+    """Scale the gradients of each group down to the norm `limit`; `norms` are those before."""
+    for group, factor in _too_long(optimiser, limit, norms):
+        torch._foreach_mul_(_gradients(group["params"]), factor)
+
+
+def _too_long(
+    optimiser: torch.optim.Optimizer, limit: float | None, norms: Sequence[float]
+) -> Iterator[tuple[dict[str, Any], float]]:
+    """The groups whose gradients are above the limit, and the factors that bring them down."""
+    for parts, norm in zip(_clip_groups(optimiser), norms, strict=True):
+        if limit is not None and norm > limit:
+            yield from ((group, limit / (norm + 1e-6)) for group in parts)
 
 
 def _clip_groups(optimiser: torch.optim.Optimizer) -> list[list[dict[str, Any]]]:
