@@ -8,12 +8,12 @@ import torch
 
 from bayesrnn.core.init import absolute
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, Method, Shares, option
+from bayesrnn.methods.base import Hints, KLScale, Method, option
 from bayesrnn.random import RandomStreams
 
 HINTS = Hints(deterministic=("output.bias",), sigma_init={"*": absolute(0.1)})
 #: The objective of these tests is a summed loss.
-SHARES = Shares(epoch=0.01, minibatch=1.0)
+KL_SCALE = KLScale(epoch=0.01, minibatch=1.0)
 
 
 @pytest.fixture(params=METHODS)
@@ -52,7 +52,7 @@ def test_a_step_of_training(make_method, make_model, objective, cell, tied):
     optimiser = make_optimiser(method, net)
     net.eval()  # as an evaluation would leave it
     before = {name: value.detach().clone() for name, value in net.named_parameters()}
-    loss = method.loss(net, objective, SHARES)
+    loss = method.loss(net, objective, KL_SCALE)
     assert net.training
     assert loss.total.shape == ()
     assert loss.terms["nll"] > 0
@@ -75,7 +75,7 @@ def test_the_state_to_carry_on_is_that_of_the_objective(make_method, make_model,
         seen.append(objective(network))
         return seen[-1]
 
-    loss = method.loss(net, recorded, SHARES)
+    loss = method.loss(net, recorded, KL_SCALE)
     assert loss.state is seen[-1].state
     assert loss.terms["nll"] == seen[-1].nll.item()
 
@@ -114,7 +114,7 @@ def make_optimiser(method, net, lr=0.05):
     Or the optimiser that is the method's own.
     """
     if method.own_optimiser:
-        return method.optimiser(net, lr, SHARES)
+        return method.optimiser(net, lr, KL_SCALE)
     groups = method.parameter_groups(net)
     for group in groups:
         group["lr"] = lr * group.get("lr_scale", 1.0)
@@ -140,7 +140,7 @@ def train(method, net, optimiser, objective, steps):
     losses = []
     for _ in range(steps):
         optimiser.zero_grad()
-        loss = method.loss(net, objective, SHARES)
+        loss = method.loss(net, objective, KL_SCALE)
         loss.total.backward()
         optimiser.step()
         losses.append((loss.total.item(), loss.terms))
@@ -177,7 +177,7 @@ def test_the_seed_decides(make_method, make_model, objective):
         net = method.build(make_model(), HINTS)
         make_optimiser(method, net)
         torch.randn(3)  # torch's own generator has no part in it
-        return [method.loss(net, objective, SHARES).total.item() for _ in range(3)]
+        return [method.loss(net, objective, KL_SCALE).total.item() for _ in range(3)]
 
     assert losses(0) == losses(0)
     if make_method().draws_differ:

@@ -11,13 +11,13 @@ from bayesrnn.core.init import absolute, relative
 from bayesrnn.core.priors import Gaussian, ScaleMixture
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, Shares
+from bayesrnn.methods.base import Hints, KLScale
 from bayesrnn.methods.bbb import BayesByBackprop
 from bayesrnn.methods.variational import PosteriorOptions
 from bayesrnn.random import RandomStreams
 
 HINTS = Hints(deterministic=("output.bias",), sigma_init={"*": absolute(0.1)})
-SHARES = Shares(epoch=0.01, minibatch=1.0)
+KL_SCALE = KLScale(epoch=0.01, minibatch=1.0)
 
 
 def make_method(seed=0, **options):
@@ -38,7 +38,7 @@ def draws_of(objective):
             return objective(network)
 
         for _ in range(count):
-            method.loss(net, recorded, SHARES)
+            method.loss(net, recorded, KL_SCALE)
         return seen
 
     return draws
@@ -104,7 +104,7 @@ def test_the_recipes_prior_is_the_default():
 def test_the_loss_is_nll_plus_the_share_of_the_kl(make_model, objective, kl_weight):
     method = make_method(prior="gaussian", prior_sigma1=0.5, kl_weight=kl_weight)
     net = method.build(make_model(), HINTS).double()
-    loss = method.loss(net, objective, Shares(0.03, 1.0))
+    loss = method.loss(net, objective, KLScale(0.03, 1.0))
     kl = sum(
         kl_divergence(Normal(net.module.get_parameter(name), sigma), Normal(0.0, 0.5)).sum()
         for name, sigma in net.sigmas().items()
@@ -124,7 +124,7 @@ def test_one_draw_is_held_over_the_minibatch(make_model, objective):
         assert first.nll == second.nll
         return second
 
-    losses = {method.loss(net, twice, SHARES).terms["nll"] for _ in range(4)}
+    losses = {method.loss(net, twice, KL_SCALE).terms["nll"] for _ in range(4)}
     assert len(losses) == 4
 
 

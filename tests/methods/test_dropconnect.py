@@ -6,12 +6,12 @@ from torch import nn
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, Shares
+from bayesrnn.methods.base import Hints, KLScale
 from bayesrnn.methods.dropconnect import DropConnect, DropConnectOptions
 from bayesrnn.random import RandomStreams
 from bayesrnn.tasks.mnist.model import MLP
 
-SHARES = Shares(1.0, 1.0)
+KL_SCALE = KLScale(1.0, 1.0)
 
 
 def make_method(rate=0.4, seed=0):
@@ -48,7 +48,7 @@ def test_single_recurrent_weights_are_dropped_once_per_minibatch(
 
     def calls():
         for _ in range(2):
-            method.loss(net, twice, SHARES)
+            method.loss(net, twice, KL_SCALE)
 
     seen = seen_weights(net, monkeypatch, calls)
     assert len(seen) == 4
@@ -73,7 +73,7 @@ def test_gradients_reach_the_weights_that_are_kept(make_model, objective, monkey
     method = make_method()
     net = method.build(make_model(layers=1), Hints())
     seen = seen_weights(
-        net, monkeypatch, lambda: method.loss(net, objective, SHARES).total.backward()
+        net, monkeypatch, lambda: method.loss(net, objective, KL_SCALE).total.backward()
     )
     dropped = seen[0]["recurrent.weight_hh_l0"] == 0
     gradient = net.recurrent.weight_hh_l0.grad
@@ -149,7 +149,7 @@ def test_registration_and_rates(make_model, objective):
     method = make_method(0.0)
     assert not method.draws_differ
     net = method.build(make_model(), Hints())
-    assert method.loss(net, objective, SHARES).total.item() == objective(make_model()).nll.item()
+    assert method.loss(net, objective, KL_SCALE).total.item() == objective(make_model()).nll.item()
     with pytest.raises(ConfigError, match="--weight-dropout"):
         make_method(1.0)
     with pytest.raises(ConfigError, match="no weights for dropconnect"):

@@ -6,7 +6,7 @@ from torch import nn
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, Shares
+from bayesrnn.methods.base import Hints, KLScale
 from bayesrnn.methods.dropout import Dropout, DropoutOptions
 from bayesrnn.random import RandomStreams
 
@@ -47,7 +47,7 @@ def test_training_drops_and_the_mean_does_not(make_model, objective, words):
     plain = objective(make_model().eval()).nll.item()
     assert len({first, second, plain}) == 3
     assert objective(method.mean(net)).nll.item() == plain
-    assert method.loss(net, objective, Shares(5.0, 5.0)).terms.keys() == {"nll"}
+    assert method.loss(net, objective, KLScale(5.0, 5.0)).terms.keys() == {"nll"}
 
 
 def test_rate_zero_is_plain(make_model, objective):

@@ -10,13 +10,13 @@ from torch import nn
 from bayesrnn.core.init import absolute
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Bounded, Hints, Outcome, Shares
+from bayesrnn.methods.base import Bounded, Hints, KLScale, Outcome
 from bayesrnn.methods.ensemble import Ensemble, EnsembleOptions, member_seed
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.optimisation import clipped_step, gradient_norms
 
 SEED = 5
-SHARES = Shares(epoch=0.01, minibatch=1.0)
+KL_SCALE = KLScale(epoch=0.01, minibatch=1.0)
 BASES = {"plain": {}, "dropout": {"dropout": 0.4}, "bbb": {}, "sharpened": {"eta_lr": 0.01}}
 
 
@@ -74,7 +74,7 @@ def train(method, net, optimiser, objective_from, steps=3, clip=0.05, state=None
     losses = []
     for _ in range(steps):
         optimiser.zero_grad()
-        loss = method.loss(net, objective_from(state), SHARES)
+        loss = method.loss(net, objective_from(state), KL_SCALE)
         loss.total.backward()
         norms = gradient_norms(optimiser, loss.gradient_norm(), loss.group)
         clipped_step(optimiser, clip, norms)
@@ -181,7 +181,7 @@ def test_side_by_side_other_arguments_are_handed_on_and_no_state_is_no_state():
     method = make(side_by_side=True, members=2)
     net = method.build(Weighted(), Hints())
     arguments = (torch.ones(2, 3), {"of": torch.tensor([1.0, 2.0])})
-    loss = method.loss(net, lambda run: Outcome(run(*arguments, scale=3.0), None), SHARES)
+    loss = method.loss(net, lambda run: Outcome(run(*arguments, scale=3.0), None), KL_SCALE)
     assert loss.state is None
     expected = sum(member(*arguments, scale=3.0).item() for member in net.members) / 2
     assert loss.total.item() == pytest.approx(expected)

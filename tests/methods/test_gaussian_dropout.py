@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, Shares
+from bayesrnn.methods.base import Hints, KLScale
 from bayesrnn.methods.gaussian_dropout import GaussianDropout
 from bayesrnn.methods.masking import MaskOptions
 from bayesrnn.random import RandomStreams
@@ -21,7 +21,7 @@ def test_it_is_registered_and_charges_no_kl(make_model, objective):
     assert METHODS["gaussian-dropout"] is GaussianDropout
     method = make_method()
     net = method.build(make_model(), HINTS)
-    assert method.loss(net, objective, Shares(1.0, 1.0)).terms.keys() == {"nll"}
+    assert method.loss(net, objective, KLScale(1.0, 1.0)).terms.keys() == {"nll"}
 
 
 @pytest.mark.parametrize("gates", ["tied", "untied"])

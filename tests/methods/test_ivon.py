@@ -11,26 +11,26 @@ from torch import nn
 from bayesrnn.errors import ConfigError, MissingExtraError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods import ivon as module
-from bayesrnn.methods.base import Hints, Outcome, Shares
+from bayesrnn.methods.base import Hints, KLScale, Outcome
 from bayesrnn.methods.ivon import IvonOptions
 from bayesrnn.random import RandomStreams
 
 pytest.importorskip("ivon", reason="the extra `ivon` brings ivon-opt")
 
-SHARES = Shares(epoch=0.01, minibatch=1.0)
+KL_SCALE = KLScale(epoch=0.01, minibatch=1.0)
 
 
-def make(network, lr=0.05, share=SHARES.epoch, seed=0, deterministic=(), **options):
+def make(network, lr=0.05, share=KL_SCALE.epoch, seed=0, deterministic=(), **options):
     method = METHODS["ivon"](IvonOptions(**options), RandomStreams(seed))
     net = method.build(network, Hints(deterministic))
-    return method, net, method.optimiser(net, lr, Shares(share, 1.0))
+    return method, net, method.optimiser(net, lr, KLScale(share, 1.0))
 
 
 def train(method, net, optimiser, objective, steps):
     losses = []
     for _ in range(steps):
         optimiser.zero_grad()
-        loss = method.loss(net, objective, SHARES)
+        loss = method.loss(net, objective, KL_SCALE)
         loss.total.backward()
         optimiser.step()
         losses.append(loss.total.item())
@@ -67,7 +67,7 @@ def test_on_a_quadratic_it_finds_the_best_mean_field_posterior():
 
 def test_sigma_comes_from_the_hessian_and_the_prior(make_model, objective):
     method, net, optimiser = make(make_model(), prior_sigma=0.4, hess_init=0.7)
-    ess = 1 / SHARES.epoch
+    ess = 1 / KL_SCALE.epoch
     assert optimiser.param_groups[0]["ess"] == ess
     method.draw(net, 0)
     expected = 1 / math.sqrt(ess * 0.7 + 1 / 0.4**2)
@@ -103,8 +103,8 @@ def test_all_trained_weights_are_learnt_and_frozen_ones_left_out(
     hessians = group["hess"].split(sizes)
     method.draw(net, 0)
     for sigma, hessian in zip(net.sigmas().values(), hessians, strict=False):
-        delta = SHARES.epoch / IvonOptions().prior_sigma ** 2
-        expected = ((hessian + delta) / SHARES.epoch).rsqrt().view(sigma.shape)
+        delta = KL_SCALE.epoch / IvonOptions().prior_sigma ** 2
+        expected = ((hessian + delta) / KL_SCALE.epoch).rsqrt().view(sigma.shape)
         torch.testing.assert_close(sigma, expected, rtol=1e-4, atol=0)
 
 
@@ -115,7 +115,7 @@ def test_the_gradient_is_that_at_a_draw_and_the_step_starts_from_the_mean(make_m
         make_model(), lr, hess_init=hess, beta2=beta2, prior_sigma=sigma_p
     )
     before = [weight.detach().clone() for weight in optimiser.param_groups[0]["params"]]
-    loss = method.loss(net, objective, SHARES)
+    loss = method.loss(net, objective, KL_SCALE)
     drawn = [weight.detach().clone() for weight in optimiser.param_groups[0]["params"]]
     loss.total.backward()
     gradients = [weight.grad.clone() for weight in optimiser.param_groups[0]["params"]]
@@ -126,7 +126,7 @@ def test_the_gradient_is_that_at_a_draw_and_the_step_starts_from_the_mean(make_m
     expected = objective(reference.train())[0]
     assert loss.total.item() == pytest.approx(expected.item())
     optimiser.step()
-    ess = 1 / SHARES.epoch
+    ess = 1 / KL_SCALE.epoch
     delta = 1 / (ess * sigma_p**2)
     for after, mean, draw, g in zip(
         optimiser.param_groups[0]["params"], before, drawn, gradients, strict=True
@@ -150,9 +150,9 @@ def test_the_draws_of_training_have_their_sigma(make_model, objective):
     def nothing(network):
         return Outcome(network(torch.ones(300)).sum(), None)
 
-    method.loss(net, nothing, SHARES)
+    method.loss(net, nothing, KL_SCALE)
     drawn = torch.cat([p.detach().flatten() for p in optimiser.param_groups[0]["params"]])
-    noise = (drawn - mean) * math.sqrt(0.5 / SHARES.epoch + 1)
+    noise = (drawn - mean) * math.sqrt(0.5 / KL_SCALE.epoch + 1)
     assert abs(noise.mean().item()) < 4 / math.sqrt(len(noise))
     assert abs(noise.square().mean().item() - 1) < 4 * math.sqrt(2 / len(noise))
 
@@ -163,25 +163,25 @@ def test_a_step_that_never_comes_leaves_the_mean(make_model, objective, words):
     mean = {name: value.clone() for name, value in net.state_dict().items()}
     expected = method.mean(net)(words)[0]
 
-    method.loss(net, objective, SHARES)  # and no step
+    method.loss(net, objective, KL_SCALE)  # and no step
     assert not torch.equal(net.module.output.bias, mean["loc.output.bias"])
     for name, value in net.state_dict().items():
         assert torch.equal(value, mean[name]), name
-    method.loss(net, objective, SHARES)
+    method.loss(net, objective, KL_SCALE)
     assert torch.equal(method.mean(net)(words)[0], expected)
-    method.loss(net, objective, SHARES)
+    method.loss(net, objective, KL_SCALE)
     method.draw(net, 1)
     assert torch.equal(net.module.output.bias, mean["loc.output.bias"])
     # Two draws in a row are both around the mean.
-    method.loss(net, objective, SHARES)
-    method.loss(net, objective, SHARES)
+    method.loss(net, objective, KL_SCALE)
+    method.loss(net, objective, KL_SCALE)
     assert torch.equal(method.mean(net)(words)[0], expected)
 
     def broken(network):
         raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        method.loss(net, broken, SHARES)
+        method.loss(net, broken, KL_SCALE)
     assert torch.equal(net.module.output.bias, mean["loc.output.bias"])
 
 
@@ -198,7 +198,7 @@ def test_a_weight_that_the_loss_does_not_touch_has_gradient_zero():
     before = net.module.idle.weight.detach().clone()
     train(method, net, optimiser, lambda run: Outcome(run(torch.ones(4, 2)).sum(), None), 1)
     # The prior alone acts on it; see the update of the authors' optimiser.
-    delta = SHARES.epoch
+    delta = KL_SCALE.epoch
     pulled = before * (1 - 0.05 * (1 + delta) * delta / (optimiser_hessian(optimiser)[-1] + delta))
     torch.testing.assert_close(method.mean_module(net).idle.weight.detach(), pulled)
 
@@ -240,7 +240,7 @@ def test_a_network_that_was_loaded_predicts_as_it_did(make_model, objective, wor
 def test_without_an_optimiser_there_is_no_loss(make_model, objective):
     method = METHODS["ivon"](IvonOptions(), RandomStreams(0))
     with pytest.raises(ConfigError, match="optimiser"):
-        method.loss(method.build(make_model(), Hints()), objective, SHARES)
+        method.loss(method.build(make_model(), Hints()), objective, KL_SCALE)
 
 
 def test_a_missing_package_is_told_by_the_name_of_the_extra(make_model, monkeypatch):

@@ -9,11 +9,11 @@ from torch import distributions
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, Shares
+from bayesrnn.methods.base import Hints, KLScale
 from bayesrnn.methods.langevin import LangevinOptions, PreconditionedOptions
 from bayesrnn.random import RandomStreams
 
-SHARES = Shares(epoch=0.01, minibatch=1.0)
+KL_SCALE = KLScale(epoch=0.01, minibatch=1.0)
 STEPS = 12
 
 
@@ -25,7 +25,7 @@ def make(request, make_model):
         kind = METHODS[request.param]
         method = kind(kind.options_type(**options), RandomStreams(seed))
         net = method.build(make_model(), Hints())
-        return method, net, method.optimiser(net, lr, SHARES)
+        return method, net, method.optimiser(net, lr, KL_SCALE)
 
     return build
 
@@ -35,7 +35,7 @@ def train(method, net, optimiser, objective, steps=range(1, STEPS + 1)):
     course = []
     for step in steps:
         optimiser.zero_grad()
-        method.loss(net, objective, SHARES).total.backward()
+        method.loss(net, objective, KL_SCALE).total.backward()
         optimiser.step()
         method.after_step(net, step, STEPS)
         course.append([weight.detach().clone() for weight in trained(net.module)])
@@ -55,9 +55,9 @@ def test_the_loss_is_the_negative_log_posterior_up_to_a_constant(make, objective
     prior = distributions.Normal(0.0, 0.3)
 
     def both():
-        loss = method.loss(net, objective, SHARES)
+        loss = method.loss(net, objective, KL_SCALE)
         log_prob = sum(prior.log_prob(weight).sum() for weight in trained(net))
-        expected = objective(net)[0] - SHARES.epoch * log_prob
+        expected = objective(net)[0] - KL_SCALE.epoch * log_prob
         assert loss.total.item() == pytest.approx(sum(loss.terms.values()))
         return loss.total.item(), expected.item()
 
@@ -73,11 +73,11 @@ def test_a_step_without_noise_goes_down_the_whole_loss(make_model, objective):
     kind = METHODS["sgld"]
     method = kind(LangevinOptions(prior_sigma=0.3, temperature=0.0), RandomStreams(0))
     net = method.build(make_model(), Hints())
-    optimiser = method.optimiser(net, 0.05, SHARES)
+    optimiser = method.optimiser(net, 0.05, KL_SCALE)
     reference = make_model()
     prior = distributions.Normal(0.0, 0.3)
     log_prob = sum(prior.log_prob(weight).sum() for weight in trained(reference))
-    (objective(reference)[0] - SHARES.epoch * log_prob).backward()
+    (objective(reference)[0] - KL_SCALE.epoch * log_prob).backward()
     torch.optim.SGD(trained(reference), 0.05).step()
     train(method, net, optimiser, objective, steps=[1])
     for a, b in zip(trained(net.module), trained(reference), strict=True):
@@ -87,7 +87,7 @@ def test_a_step_without_noise_goes_down_the_whole_loss(make_model, objective):
 def test_the_options_reach_the_optimiser(make):
     method, net, optimiser = make(lr=0.02, prior_sigma=0.7, temperature=0.2)
     (group,) = optimiser.param_groups
-    assert (group["lr"], group["share"]) == (0.02, SHARES.epoch)
+    assert (group["lr"], group["share"]) == (0.02, KL_SCALE.epoch)
     assert (group["prior_sigma"], group["temperature"]) == (0.7, 0.2)
     scaled = method.name == "psgld"
     assert group["memory"] == (method.options.memory if scaled else None)

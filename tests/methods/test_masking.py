@@ -10,7 +10,7 @@ import bayesrnn
 from bayesrnn.core.noise import draw_seed
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, Shares
+from bayesrnn.methods.base import Hints, KLScale
 from bayesrnn.nn.masked import MaskedDropout, MaskedEmbedding
 from bayesrnn.nn.masked_recurrent import MaskedRecurrent
 from bayesrnn.random import RandomStreams
@@ -18,7 +18,7 @@ from bayesrnn.tasks.lm.dynamic import GradientDescent, dynamic_log_probs
 from bayesrnn.tasks.mnist.model import MLP
 
 HINTS = Hints(before_recurrent=("input_dropout",))
-SHARES = Shares(epoch=0.01, minibatch=1.0)
+KL_SCALE = KLScale(epoch=0.01, minibatch=1.0)
 MASKING = ("variational-dropout", "naive-dropout", "gaussian-dropout")
 #: Those whose drawn networks keep their masks.
 HOLDING = ("variational-dropout", "gaussian-dropout", "dropconnect")
@@ -68,7 +68,7 @@ def test_nothing_is_dropped_at_rates_of_zero(name, make_model, objective):
     net = method.build(make_model(), HINTS)
     assert not method.draws_differ
     expected = objective(make_model()).nll.item()
-    assert method.loss(net, objective, SHARES).terms["nll"] == expected
+    assert method.loss(net, objective, KL_SCALE).terms["nll"] == expected
     assert make_method(name, dropout=0.0, recurrent_dropout=0.1).draws_differ
 
 
@@ -130,7 +130,7 @@ def test_draws_leave_modes_and_the_global_generator_alone(name, make_model, obje
     method = make_method(name)
     net = method.build(make_model(), HINTS)
     before = torch.get_rng_state()
-    method.loss(net, objective, SHARES)
+    method.loss(net, objective, KL_SCALE)
     with torch.no_grad():
         method.draw(net.eval(), 3)(words, None)
     assert torch.equal(torch.get_rng_state(), before)

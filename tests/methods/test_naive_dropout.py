@@ -4,7 +4,7 @@ from torch import nn
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, Shares
+from bayesrnn.methods.base import Hints, KLScale
 from bayesrnn.methods.naive_dropout import NaiveDropout, NaiveDropoutOptions
 from bayesrnn.random import RandomStreams
 
@@ -17,7 +17,7 @@ def test_it_is_registered_and_charges_no_kl(make_model, objective):
     assert METHODS["naive-dropout"] is NaiveDropout
     method = make_method()
     net = method.build(make_model(), Hints())
-    assert method.loss(net, objective, Shares(1.0, 1.0)).terms.keys() == {"nll"}
+    assert method.loss(net, objective, KLScale(1.0, 1.0)).terms.keys() == {"nll"}
 
 
 def test_masks_are_new_at_every_step():

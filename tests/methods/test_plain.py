@@ -1,7 +1,7 @@
 import torch
 
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, Shares
+from bayesrnn.methods.base import Hints, KLScale
 from bayesrnn.methods.plain import Plain, PlainOptions
 from bayesrnn.random import RandomStreams
 
@@ -11,7 +11,7 @@ def test_plain_is_the_module_and_its_loss(make_model, objective):
     method, model = Plain(PlainOptions(), RandomStreams(0)), make_model()
     net = method.build(model, Hints())
     assert net is model
-    loss = method.loss(net, objective, Shares(123.0, 456.0))
+    loss = method.loss(net, objective, KLScale(123.0, 456.0))
     expected, _ = objective(make_model())
     torch.testing.assert_close(loss.total, expected, rtol=0, atol=0)
     assert loss.terms == {"nll": expected.item()}

@@ -12,14 +12,14 @@ from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.init import absolute
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Bounded, Hints, Outcome, Shares
+from bayesrnn.methods.base import Bounded, Hints, KLScale, Outcome
 from bayesrnn.methods.bbb import BayesByBackprop
 from bayesrnn.methods.sharpened import Sharpened, SharpenedOptions
 from bayesrnn.methods.variational import PosteriorOptions
 from bayesrnn.random import RandomStreams
 
 HINTS = Hints(deterministic=("output.bias",), sigma_init={"*": absolute(0.1)})
-SHARES = Shares(epoch=0.01, minibatch=0.5)
+KL_SCALE = KLScale(epoch=0.01, minibatch=0.5)
 
 
 def make_method(seed=0, **options):
@@ -65,17 +65,17 @@ def test_the_terms_against_a_literal_computation(make_model, carried, weight):
         ran.append(network.keywords["weights"])
         return carried(None)(network)
 
-    loss = method.loss(net, recorded, SHARES)
+    loss = method.loss(net, recorded, KL_SCALE)
     phi, theta = ran
     leaves = {name: value.detach().requires_grad_() for name, value in phi.items()}
     call = partial(torch.func.functional_call, net.module, leaves)
-    summed = carried(None)(lambda *args: call(args)).nll / SHARES.minibatch
+    summed = carried(None)(lambda *args: call(args)).nll / KL_SCALE.minibatch
     gradients = torch.autograd.grad(summed, list(leaves.values()))
     shifts = [0.05**2 * g for g in gradients]
     kl = sum((shift**2).sum() for shift in shifts).item() / (2 * 0.05**2)
-    assert loss.terms["minibatch_kl"] == pytest.approx(weight * SHARES.minibatch * kl, rel=1e-6)
-    assert loss.seen_kl == pytest.approx(SHARES.minibatch * kl, rel=1e-6)  # whatever the weight
-    assert loss.terms["kl"] == pytest.approx(SHARES.epoch * phi.kl.item(), rel=1e-9)
+    assert loss.terms["minibatch_kl"] == pytest.approx(weight * KL_SCALE.minibatch * kl, rel=1e-6)
+    assert loss.seen_kl == pytest.approx(KL_SCALE.minibatch * kl, rel=1e-6)  # whatever the weight
+    assert loss.terms["kl"] == pytest.approx(KL_SCALE.epoch * phi.kl.item(), rel=1e-9)
     noise = torch.cat(
         [
             ((theta[name] - phi[name] + shift) / 0.05).detach().flatten()
@@ -97,7 +97,7 @@ def test_both_passes_start_from_the_same_state_which_moves_on_once(make_model, c
         weights.append(network.keywords["weights"])
         return carried(before)(network)
 
-    loss = method.loss(net, recorded, SHARES)
+    loss = method.loss(net, recorded, KL_SCALE)
     first, second = carried.seen
     assert first is second is before
     with torch.no_grad():
@@ -113,7 +113,7 @@ def test_without_steps_it_is_bbb_with_noise(make_model, carried):
     losses = []
     for method in (sharpened, bbb):
         net = method.build(make_model(), HINTS).double()
-        losses.append([method.loss(net, carried(None), SHARES).terms for _ in range(4)])
+        losses.append([method.loss(net, carried(None), KL_SCALE).terms for _ in range(4)])
     for with_steps, without in zip(*losses, strict=True):
         assert with_steps["minibatch_kl"] == 0
         assert with_steps["kl"] == without["kl"]
@@ -154,7 +154,7 @@ def test_second_order_reaches_the_gradient(make_model, carried, eta):
     for second_order in (False, True):
         method = make_method(second_order=second_order, eta_init=eta, sharpen_clip=0)
         net = method.build(make_model(), HINTS).double()
-        method.loss(net, carried(None), SHARES).total.backward()
+        method.loss(net, carried(None), KL_SCALE).total.backward()
         found.append({name: parameter.grad for name, parameter in net.named_parameters()})
     first, second = found
     drawn = [name.removeprefix("eta.") for name in first if name.startswith("eta.")]

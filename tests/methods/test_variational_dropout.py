@@ -9,7 +9,7 @@ from torch.nn import functional as F
 from bayesrnn.data.vocabulary import Vocabulary, vocabulary_text
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, Outcome, Shares
+from bayesrnn.methods.base import Hints, KLScale, Outcome
 from bayesrnn.methods.variational_dropout import (
     VariationalDropout,
     VariationalDropoutOptions,
@@ -37,7 +37,7 @@ def test_it_is_registered():
 def test_the_kl_is_that_of_the_formula_with_its_gradient(make_model, objective, cell, tied):
     method = make_method(length_scale=0.7, **RATES)
     net = method.build(make_model(cell=cell, tied=tied).double(), HINTS)
-    loss = method.loss(net, objective, Shares(0.03, 1.0))
+    loss = method.loss(net, objective, KLScale(0.03, 1.0))
     # (l^2 / 2) ||M||^2 / (1 - p) with p of what each matrix is multiplied by.
     recurrent = net.recurrent
     expected = net.embedding.weight.square().sum() / 0.8
@@ -134,7 +134,7 @@ def test_only_weights_behind_a_mask_are_charged_for_it():
     for task, expected in masked.items():
         method = make_method(dropout=0.2, length_scale=1.0)
         net = task.build(config, files, method, RandomStreams(0))
-        loss = method.loss(net, lambda _: Outcome(torch.zeros(()), None), Shares(1.0, 1.0))
+        loss = method.loss(net, lambda _: Outcome(torch.zeros(()), None), KLScale(1.0, 1.0))
         loss.total.backward()
         linear = {
             f"{name}.weight": layer.weight
@@ -149,7 +149,7 @@ def test_only_weights_behind_a_mask_are_charged_for_it():
 
 def test_length_scale_zero_charges_nothing(make_model, objective):
     method = make_method(length_scale=0.0)
-    loss = method.loss(method.build(make_model(), HINTS), objective, Shares(1.0, 1.0))
+    loss = method.loss(method.build(make_model(), HINTS), objective, KLScale(1.0, 1.0))
     assert loss.terms["kl"] == 0.0
     assert loss.total.item() == loss.terms["nll"]
 
@@ -177,7 +177,7 @@ def test_a_step_by_hand(make_model, words):
         logits, state = network(words[:-1], None)
         return F.cross_entropy(logits.flatten(0, 1), words[1:].flatten()), state
 
-    found = method.loss(net, objective, Shares(1.0, 1.0)).total.item()
+    found = method.loss(net, objective, KLScale(1.0, 1.0)).total.item()
     plain = make_model(layers=1).double()
     batch, vocabulary, hidden = words.shape[1], 9, 5
 

@@ -1,6 +1,6 @@
 import pytest
 
-from bayesrnn.training.optimisation import WEIGHTINGS, kl_weight, minibatch_shares
+from bayesrnn.training.optimisation import WEIGHTINGS, kl_weight, minibatch_kl_scale
 
 
 @pytest.mark.parametrize("weighting", WEIGHTINGS)
@@ -20,8 +20,8 @@ def test_the_formulas():
 
 
 def test_the_shares_are_on_the_scale_of_a_mean_over_sequences():
-    epoch = [minibatch_shares("uniform", number, 5, sequences=20) for number in range(5)]
+    epoch = [minibatch_kl_scale("uniform", number, 5, sequences=20) for number in range(5)]
     assert sum(share.epoch for share in epoch) == pytest.approx(1 / 20)
     assert {share.minibatch for share in epoch} == {1 / 20}
-    first = minibatch_shares("geometric", 0, 2, sequences=10)
+    first = minibatch_kl_scale("geometric", 0, 2, sequences=10)
     assert first.epoch == pytest.approx(2 / 3 / 10)

@@ -6,12 +6,12 @@ from bayesrnn.methods.base import (
     Bound,
     Bounded,
     Hints,
+    KLScale,
     Method,
     MinibatchLoss,
     Network,
     Objective,
     Outcome,
-    Shares,
     option,
 )
 from bayesrnn.methods.bbb import BayesByBackprop
@@ -50,11 +50,11 @@ __all__ = [
     "Bound",
     "Bounded",
     "Hints",
+    "KLScale",
     "Method",
     "MinibatchLoss",
     "Network",
     "Objective",
     "Outcome",
-    "Shares",
     "option",
 ]

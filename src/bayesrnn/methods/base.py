@@ -8,10 +8,11 @@ method only through this protocol.
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
-from typing import Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import Any, ClassVar, Generic, NamedTuple
 
 import torch
 from torch import Tensor, nn
+from typing_extensions import TypeVar
 
 from bayesrnn.core.init import Scale
 from bayesrnn.random import RandomStreams
@@ -31,8 +32,8 @@ class Outcome(NamedTuple):
 Objective = Callable[[Network], Outcome]
 
 
-class Shares(NamedTuple):
-    """How much of a KL divergence a minibatch is charged, on the scale of its objective's loss.
+class KLScale(NamedTuple):
+    """Factors that put KL divergences on the scale of a minibatch's loss.
 
     epoch: of the divergence between posterior and prior, which an epoch charges once in all.
     minibatch: of a divergence that belongs to the minibatch alone, as its summed loss does. So the
@@ -51,7 +52,7 @@ class MinibatchLoss(NamedTuple):
     gradient_norm: called after the backward pass, gives the norm of the whole gradient of the
         parameter group `group` where the method knows it without looking through all gradients
         again, else None.
-    group: the number of the parameter group whose gradient's norm is told in the log.
+    group: the number of the parameter group whose gradient's norm is logged.
     prior_kl: the term of the total that belongs to the epoch, if there is one.
     """
 
@@ -112,9 +113,11 @@ def not_weights(module: nn.Module) -> list[nn.Parameter]:
 
 
 Options = TypeVar("Options")
+#: The network that a method builds, and is given from then on.
+Net = TypeVar("Net", bound=nn.Module, default=Any)
 
 
-class Method(ABC, Generic[Options]):
+class Method(ABC, Generic[Options, Net]):
     """One way to train a network. A subclass is one file and one line in the registry."""
 
     #: The name on the command line, and one line that says what it is.
@@ -146,51 +149,51 @@ class Method(ABC, Generic[Options]):
 
     @abstractmethod
     def build(self, module: nn.Module, hints: Hints) -> nn.Module:
-        """What is trained, around `module`."""
+        """What is trained, around `module`: a `Net`."""
 
     @abstractmethod
-    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+    def loss(self, net: Net, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The loss of one minibatch."""
 
-    def parameter_groups(self, net: nn.Module) -> list[dict[str, Any]]:
+    def parameter_groups(self, net: Net) -> list[dict[str, Any]]:
         """The parameters for the optimiser; each group is clipped by itself.
 
         A group may have an `lr_scale`, a factor on the learning rate.
         """
         return [{"params": list(net.parameters())}]
 
-    def undecayed(self, net: nn.Module) -> list[nn.Parameter]:
+    def undecayed(self, net: Net) -> list[nn.Parameter]:
         """The parameters that no weight decay may pull towards 0."""
         return not_weights(net)
 
-    def optimiser(self, net: nn.Module, lr: float, shares: Shares) -> torch.optim.Optimizer:
+    def optimiser(self, net: Net, lr: float, kl_scale: KLScale) -> torch.optim.Optimizer:
         """The method's own optimiser, made before the first `loss`.
 
-        `shares` are those of any minibatch.
+        `kl_scale` is that of any minibatch.
         """
         raise NotImplementedError(f"the method {self.name} has no optimiser of its own")
 
     @property
     def rounds(self) -> int:
-        """How many times the whole course of training is gone through."""
+        """Number of training rounds."""
         return 1
 
-    def begin_round(self, net: nn.Module, number: int) -> None:
+    def begin_round(self, net: Net, number: int) -> None:
         """Called before each epoch of a round; rounds are counted from 0."""
 
-    def after_step(self, net: nn.Module, step: int, steps: int) -> None:
+    def after_step(self, net: Net, step: int, steps: int) -> None:
         """Called after an update: the `step`-th, from 1, of the `steps` of a round."""
 
-    def diagnostics(self, net: nn.Module) -> dict[str, float]:
-        """Further figures for the log, too dear to compute at every step."""
+    def diagnostics(self, net: Net) -> dict[str, float]:
+        """Further metrics for the log, too expensive to compute at every step."""
         del net
         return {}
 
-    def mean_module(self, net: nn.Module) -> nn.Module:
+    def mean_module(self, net: Net) -> nn.Module:
         """The ordinary module inside `net`, with the one set of weights that stands for all."""
         return net
 
-    def mean(self, net: nn.Module) -> Network:
+    def mean(self, net: Net) -> Network:
         """The one network to predict with when there is time for only one."""
         module = self.mean_module(net)
 
@@ -199,12 +202,12 @@ class Method(ABC, Generic[Options]):
 
         return network
 
-    def kept(self, net: nn.Module) -> int:
+    def kept(self, net: Net) -> int:
         """How many networks are kept to predict with; 0: none beside the one that is trained."""
         del net
         return 0
 
-    def members(self, net: nn.Module) -> int:
+    def members(self, net: Net) -> int:
         """How many networks there are to draw; a draw is of number `seed % members`."""
         return max(1, self.kept(net))
 
@@ -214,7 +217,7 @@ class Method(ABC, Generic[Options]):
         return True
 
     @abstractmethod
-    def draw(self, net: nn.Module, seed: int) -> Network:
+    def draw(self, net: Net, seed: int) -> Network:
         """The network that belongs to a seed, drawn from what the method knows of the weights."""
 
     def state(self) -> Any:
@@ -226,12 +229,12 @@ class Method(ABC, Generic[Options]):
         del state
 
 
-class Bounded(ABC):
+class Bounded(ABC, Generic[Net]):
     """A method that bounds a likelihood by networks that have seen the targets.
 
     Only the sum, nll + kl, says something about the model; its nll alone does not.
     """
 
     @abstractmethod
-    def bound(self, net: nn.Module, objective: Objective, generator: torch.Generator) -> Bound:
+    def bound(self, net: Net, objective: Objective, generator: torch.Generator) -> Bound:
         """The bound on a minibatch, whose objective has to be the summed loss."""

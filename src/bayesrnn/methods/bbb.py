@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import nn
 
 from bayesrnn.core.bayesian import Bayesian
-from bayesrnn.methods.base import Hints, MinibatchLoss, Objective, Shares
+from bayesrnn.methods.base import Hints, KLScale, MinibatchLoss, Objective
 from bayesrnn.methods.variational import PosteriorOptions, Variational, gradient_norm
 
 
@@ -20,16 +20,15 @@ class BayesByBackprop(Variational[PosteriorOptions]):
     summary: ClassVar[str] = "Bayes by Backprop (Fortunato et al. 2017)"
     options_type: ClassVar[type] = PosteriorOptions
 
-    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+    def build(self, module: nn.Module, hints: Hints) -> Bayesian:
         """A posterior over the module's weights."""
         return self.make_posterior(module, hints)
 
-    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+    def loss(self, net: Bayesian, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The free energy of the minibatch, from one draw."""
-        assert isinstance(net, Bayesian)
         weights = self.next_draw(net.train())
         nll, state = objective(partial(net, weights=weights))
-        kl = weights.kl * (self.options.kl_weight * shares.epoch)
+        kl = weights.kl * (self.options.kl_weight * kl_scale.epoch)
         terms = {"nll": nll.item(), "kl": kl.item()}
         known_norm = partial(gradient_norm, net, weights)
         return MinibatchLoss(nll + kl, state, terms, known_norm, prior_kl=kl)

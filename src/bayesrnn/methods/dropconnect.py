@@ -8,7 +8,7 @@ from torch.nn import functional as F
 
 from bayesrnn.core.functional import run_with
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, Shares, option
+from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective, option
 from bayesrnn.methods.dropout import require_rate
 from bayesrnn.random import RandomStreams
 
@@ -23,7 +23,7 @@ class DropConnectOptions:
         require_rate(self, "weight_dropout")
 
 
-class DropConnect(Method[DropConnectOptions]):
+class DropConnect(Method[DropConnectOptions, nn.Module]):
     """Set single weights between the states of two time steps to zero at random.
 
     One mask serves all sequences and time steps of a minibatch, so the network runs as it is, with
@@ -43,7 +43,7 @@ class DropConnect(Method[DropConnectOptions]):
             )
         return module
 
-    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+    def loss(self, net: nn.Module, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The negative log-likelihood with weights dropped."""
         nll, state = objective(self._dropped(net.train(), self.streams))
         return MinibatchLoss(nll, state, {"nll": nll.item()})

@@ -6,7 +6,7 @@ from typing import Any, ClassVar
 from torch import nn
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, Shares, option
+from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective, option
 from bayesrnn.nn.dropout import dropping
 from bayesrnn.random import RandomStreams
 
@@ -21,7 +21,7 @@ class DropoutOptions:
         require_rate(self, "dropout")
 
 
-class Dropout(Method[DropoutOptions]):
+class Dropout(Method[DropoutOptions, nn.Module]):
     """Drop units at random while training; predict with all of them.
 
     The rate is set on the dropout layers that the module has, those between the layers of
@@ -46,7 +46,7 @@ class Dropout(Method[DropoutOptions]):
             raise no_place_for_dropout()
         return module
 
-    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+    def loss(self, net: nn.Module, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The negative log-likelihood with units dropped."""
         return loss_with_masks(net, objective, self.streams)
 
@@ -80,7 +80,7 @@ def with_passing_masks(net: nn.Module, seed: int) -> Network:
 
 
 def require_rate(options: Any, *names: str) -> None:
-    """Refuse shares of what is dropped that are none; one that was left out is None."""
+    """Refuse kl_scale of what is dropped that are none; one that was left out is None."""
     for name in names:
         rate = getattr(options, name)
         if rate is not None and not 0 <= rate < 1:

@@ -17,12 +17,12 @@ from torch import Tensor, nn
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import (
     Hints,
+    KLScale,
     Method,
     MinibatchLoss,
     Network,
     Objective,
     Outcome,
-    Shares,
     option,
 )
 from bayesrnn.methods.variational import require
@@ -64,7 +64,7 @@ class Members(nn.Module):
         self.register_buffer("trained", torch.tensor(trained))
 
 
-class Ensemble(Method[EnsembleOptions]):
+class Ensemble(Method[EnsembleOptions, Members]):
     """Minimise the base's loss for each member, independently of the others.
 
     Member 0 becomes what the base alone would make of the same seed; the other members have seeds
@@ -103,7 +103,7 @@ class Ensemble(Method[EnsembleOptions]):
         """The base."""
         return _base_type(values.get("base", EnsembleOptions.base)).name
 
-    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+    def build(self, module: nn.Module, hints: Hints) -> Members:
         """The base's network around the module, and around copies that start anew."""
         modules = [module]
         for base in self.bases[1:]:
@@ -112,21 +112,20 @@ class Ensemble(Method[EnsembleOptions]):
         nets = [base.build(each, hints) for base, each in zip(self.bases, modules, strict=True)]
         return Members(nets, trained=len(nets) if self.options.side_by_side else 1)
 
-    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+    def loss(self, net: Members, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The loss of the member whose turn it is, or of all members.
 
         Of all, it reads as their mean, like the loss of one, but its gradient is that of their sum:
         each member learns as it would alone.
         """
-        assert isinstance(net, Members)
         net.train()
         if not self.options.side_by_side:
             turn = self._one(net)
-            loss = self.bases[turn].loss(net.members[turn], objective, shares)
+            loss = self.bases[turn].loss(net.members[turn], objective, kl_scale)
             groups = [len(self._groups(net, number)) for number in range(turn)]
             return loss._replace(group=sum(groups))
         losses = [
-            base.loss(member, _for_member(objective, number), shares)
+            base.loss(member, _for_member(objective, number), kl_scale)
             for number, (base, member) in enumerate(zip(self.bases, net.members, strict=True))
         ]
         count = len(losses)
@@ -142,13 +141,12 @@ class Ensemble(Method[EnsembleOptions]):
             prior_kl=torch.stack(kls).sum() if kls else None,
         )
 
-    def parameter_groups(self, net: nn.Module) -> list[dict[str, Any]]:
+    def parameter_groups(self, net: Members) -> list[dict[str, Any]]:
         """The base's groups for each member, so that each member is clipped by itself."""
         return [group for number in range(len(self.bases)) for group in self._groups(net, number)]
 
-    def undecayed(self, net: nn.Module) -> list[nn.Parameter]:
+    def undecayed(self, net: Members) -> list[nn.Parameter]:
         """Those of all members."""
-        assert isinstance(net, Members)
         pairs = zip(self.bases, net.members, strict=True)
         return [parameter for base, member in pairs for parameter in base.undecayed(member)]
 
@@ -157,37 +155,31 @@ class Ensemble(Method[EnsembleOptions]):
         """One for each member, unless they are trained side by side."""
         return 1 if self.options.side_by_side else len(self.bases)
 
-    def begin_round(self, net: nn.Module, number: int) -> None:
+    def begin_round(self, net: Members, number: int) -> None:
         """The next member's turn."""
-        assert isinstance(net, Members)
         if not self.options.side_by_side:
             net.trained.fill_(number + 1)
 
-    def after_step(self, net: nn.Module, step: int, steps: int) -> None:
+    def after_step(self, net: Members, step: int, steps: int) -> None:
         """Tell the base of each member that was trained."""
-        assert isinstance(net, Members)
         turns = range(len(self.bases)) if self.options.side_by_side else [self._one(net)]
         for number in turns:
             self.bases[number].after_step(net.members[number], step, steps)
 
-    def diagnostics(self, net: nn.Module) -> dict[str, float]:
+    def diagnostics(self, net: Members) -> dict[str, float]:
         """Those of one member."""
-        assert isinstance(net, Members)
         return self.bases[self._one(net)].diagnostics(net.members[self._one(net)])
 
-    def mean_module(self, net: nn.Module) -> nn.Module:
+    def mean_module(self, net: Members) -> nn.Module:
         """The mean of one member: the one whose turn it is or was last; side by side, the first."""
-        assert isinstance(net, Members)
         return self.bases[self._one(net)].mean_module(net.members[self._one(net)])
 
-    def mean(self, net: nn.Module) -> Network:
+    def mean(self, net: Members) -> Network:
         """The base's one network, of the member that `mean_module` is of."""
-        assert isinstance(net, Members)
         return self.bases[self._one(net)].mean(net.members[self._one(net)])
 
-    def kept(self, net: nn.Module) -> int:
+    def kept(self, net: Members) -> int:
         """The members trained so far, with the one in training."""
-        assert isinstance(net, Members)
         return int(net.trained)
 
     @property
@@ -195,9 +187,8 @@ class Ensemble(Method[EnsembleOptions]):
         """As the base's do. (A base keeps one network: those with more are no bases.)"""
         return self.bases[0].draws_differ
 
-    def draw(self, net: nn.Module, seed: int) -> Network:
+    def draw(self, net: Members, seed: int) -> Network:
         """A draw of the base, of member seed % members."""
-        assert isinstance(net, Members)
         rest, number = divmod(seed, self.members(net))
         return self.bases[number].draw(net.members[number], rest)
 
@@ -215,8 +206,7 @@ class Ensemble(Method[EnsembleOptions]):
         """The member that stands for all while there is time for only one."""
         return 0 if self.options.side_by_side else int(net.trained) - 1
 
-    def _groups(self, net: nn.Module, number: int) -> list[dict[str, Any]]:
-        assert isinstance(net, Members)
+    def _groups(self, net: Members, number: int) -> list[dict[str, Any]]:
         return self.bases[number].parameter_groups(net.members[number])
 
 

@@ -25,7 +25,7 @@ from bayesrnn.core.init import absolute
 from bayesrnn.core.kernel.reference import inverse_softplus
 from bayesrnn.core.priors import Gaussian
 from bayesrnn.errors import ConfigError, MissingExtraError
-from bayesrnn.methods.base import Hints, MinibatchLoss, Network, Objective, Shares, option
+from bayesrnn.methods.base import Hints, KLScale, MinibatchLoss, Network, Objective, option
 from bayesrnn.methods.variational import WithPosterior, require
 from bayesrnn.random import RandomStreams
 
@@ -66,26 +66,28 @@ class Ivon(WithPosterior[IvonOptions]):
         super().__init__(options, streams)
         self._optimiser: _Posterior | None = None
 
-    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+    def build(self, module: nn.Module, hints: Hints) -> Bayesian:
         """A posterior over the module's weights; until there is an optimiser, as wide as the prior.
 
-        Its standard deviations are no business of gradients: the optimiser gives them.
+        The standard deviations receive no gradients: the optimiser gives them.
         """
-        _ivon_type()  # an extra that is missing is told before anything is learnt
+        _ivon_type()  # raises before training where the extra is missing
         prior = Gaussian(self.options.prior_sigma)
         sigma = absolute(prior.sigma)
         net = Bayesian(
-            *(module, prior, sigma, hints.deterministic),
+            module,
+            prior=prior,
+            sigma_init=sigma,
+            deterministic=hints.deterministic,
             min_sigma=0.0,
             generator=self.streams["sigma"],
         )
         net.rho.requires_grad_(False)
         return net
 
-    def optimiser(self, net: nn.Module, lr: float, shares: Shares) -> torch.optim.Optimizer:
+    def optimiser(self, net: Bayesian, lr: float, kl_scale: KLScale) -> torch.optim.Optimizer:
         """The authors' optimiser, over all trained weights."""
-        assert isinstance(net, Bayesian)
-        options, ess = self.options, 1 / shares.epoch
+        options, ess = self.options, 1 / kl_scale.epoch
         bayesian = [net.module.get_parameter(name) for name in net.names]
         others = [weight for weight in net.deterministic_parameters() if weight.requires_grad]
         made = _ivon_type()(
@@ -103,12 +105,11 @@ class Ivon(WithPosterior[IvonOptions]):
         net.register_state_dict_pre_hook(lambda *_: self._refresh(net))  # type: ignore[no-untyped-call]
         return cast(torch.optim.Optimizer, made)
 
-    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+    def loss(self, net: Bayesian, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The negative log-likelihood with weights drawn from the posterior.
 
         The weights stay drawn until the optimiser's step, which needs the gradient there.
         """
-        assert isinstance(net, Bayesian)
         if self._optimiser is None:
             raise ConfigError("ivon has no loss without its optimiser; make that first")
         with self.streams.as_default("weights"):
@@ -120,20 +121,19 @@ class Ivon(WithPosterior[IvonOptions]):
             raise
         return MinibatchLoss(nll, state, {"nll": nll.item()})
 
-    def mean_module(self, net: nn.Module) -> nn.Module:
+    def mean_module(self, net: Bayesian) -> nn.Module:
         """The module with the posterior mean."""
         self._refresh(net)
         return super().mean_module(net)
 
-    def draw(self, net: nn.Module, seed: int) -> Network:
+    def draw(self, net: Bayesian, seed: int) -> Network:
         """The network with one draw of its weights."""
         self._refresh(net)
         return super().draw(net, seed)
 
     @torch.no_grad()
-    def _refresh(self, net: nn.Module) -> None:
+    def _refresh(self, net: Bayesian) -> None:
         """Put the optimiser's posterior into the network: the mean, and its sigmas as rho."""
-        assert isinstance(net, Bayesian)
         if self._optimiser is None:
             return  # a network that was loaded to predict with has them already
         self._optimiser.settle()

@@ -15,7 +15,7 @@ from torch import nn
 from bayesrnn.core.langevin import Langevin
 from bayesrnn.core.norms import total_norm
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, Shares, option
+from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective, option
 from bayesrnn.methods.snapshots import Snapshots
 from bayesrnn.methods.variational import require
 
@@ -61,30 +61,28 @@ class LangevinOptions:
 Options = TypeVar("Options", bound=LangevinOptions)
 
 
-class LangevinMethod(Method[Options]):
+class LangevinMethod(Method[Options, Snapshots]):
     """What sgld and psgld share: all but the scale of a step."""
 
     own_optimiser: ClassVar[bool] = True
     mean_label: ClassVar[str] = "mean of the kept weights"
 
-    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+    def build(self, module: nn.Module, hints: Hints) -> Snapshots:
         """The module, with room for copies of its weights."""
         return Snapshots(module)
 
-    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+    def loss(self, net: Snapshots, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The negative log posterior; that of the prior up to a constant.
 
         The gradient is that of the likelihood: the optimiser adds the prior's, in closed form.
         """
-        assert isinstance(net, Snapshots)
         nll, state = objective(net.train())
         squares = total_norm([weight.detach() for weight in _trained(net)]) ** 2
-        prior = shares.epoch * squares / (2 * self.options.prior_sigma**2)
+        prior = kl_scale.epoch * squares / (2 * self.options.prior_sigma**2)
         return MinibatchLoss(nll + prior, state, {"nll": nll.item(), "prior": prior})
 
-    def after_step(self, net: nn.Module, step: int, steps: int) -> None:
+    def after_step(self, net: Snapshots, step: int, steps: int) -> None:
         """Keep the weights if it is time to."""
-        assert isinstance(net, Snapshots)
         if step == 1:
             self._require_time(steps)
         if self.options.is_kept(step, steps):
@@ -99,14 +97,12 @@ class LangevinMethod(Method[Options]):
                 "so no weights would be kept; give a smaller one"
             )
 
-    def mean_module(self, net: nn.Module) -> nn.Module:
+    def mean_module(self, net: Snapshots) -> nn.Module:
         """The module with the mean of the kept weights; those of today while none are kept."""
-        assert isinstance(net, Snapshots)
         return net.average() if len(net) else net.module
 
-    def kept(self, net: nn.Module) -> int:
+    def kept(self, net: Snapshots) -> int:
         """How many sets of weights are kept."""
-        assert isinstance(net, Snapshots)
         return len(net)
 
     @property
@@ -114,9 +110,8 @@ class LangevinMethod(Method[Options]):
         """No: the kept weights are what there is."""
         return False
 
-    def draw(self, net: nn.Module, seed: int) -> Network:
+    def draw(self, net: Snapshots, seed: int) -> Network:
         """The network with the kept weights that a seed stands for."""
-        assert isinstance(net, Snapshots)
         if not len(net):
             return self.mean(net)
         return net.copy(seed % len(net)).eval()
@@ -125,14 +120,14 @@ class LangevinMethod(Method[Options]):
         self,
         net: nn.Module,
         lr: float,
-        shares: Shares,
+        kl_scale: KLScale,
         memory: float | None = None,
         damping: float = 1.0,
     ) -> torch.optim.Optimizer:
         return Langevin(
             _trained(net),
             lr,
-            shares.epoch,
+            kl_scale.epoch,
             self.options.prior_sigma,
             self.options.temperature,
             memory,
@@ -148,9 +143,9 @@ class Sgld(LangevinMethod[LangevinOptions]):
     summary: ClassVar[str] = "samples by stochastic gradient Langevin dynamics (Welling & Teh 2011)"
     options_type: ClassVar[type] = LangevinOptions
 
-    def optimiser(self, net: nn.Module, lr: float, shares: Shares) -> torch.optim.Optimizer:
+    def optimiser(self, net: Snapshots, lr: float, kl_scale: KLScale) -> torch.optim.Optimizer:
         """Langevin dynamics with the same step size for all weights."""
-        return self._langevin(net, lr, shares)
+        return self._langevin(net, lr, kl_scale)
 
 
 @dataclass(frozen=True)
@@ -178,9 +173,9 @@ class Psgld(LangevinMethod[PreconditionedOptions]):
     summary: ClassVar[str] = "sgld with a step size for each weight, as RMSprop (Li et al. 2016)"
     options_type: ClassVar[type] = PreconditionedOptions
 
-    def optimiser(self, net: nn.Module, lr: float, shares: Shares) -> torch.optim.Optimizer:
+    def optimiser(self, net: Snapshots, lr: float, kl_scale: KLScale) -> torch.optim.Optimizer:
         """Langevin dynamics preconditioned by the running mean of squared gradients."""
-        return self._langevin(net, lr, shares, self.options.memory, self.options.damping)
+        return self._langevin(net, lr, kl_scale, self.options.memory, self.options.damping)
 
 
 def _trained(net: nn.Module) -> list[nn.Parameter]:

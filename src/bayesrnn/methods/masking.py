@@ -7,7 +7,7 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from torch import nn
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, Shares, option
+from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective, option
 from bayesrnn.methods.dropout import loss_with_masks, no_place_for_dropout, require_rate
 from bayesrnn.nn.dropout import dropping
 from bayesrnn.nn.masked import MaskedDropout, MaskedEmbedding, MaskStyle, alike_masks
@@ -62,7 +62,7 @@ class MaskOptions:
 Options = TypeVar("Options")
 
 
-class Masking(Method[Options]):
+class Masking(Method[Options, nn.Module]):
     """A method that masks units at random while it trains, and predicts with all of them.
 
     The ordinary network is trained, with some of its layers replaced by ones that draw masks in
@@ -83,7 +83,7 @@ class Masking(Method[Options]):
         """The module, masks in place of its dropout and on its recurrent layers."""
         return place_masks(module, self.rates, self.style, hints)
 
-    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+    def loss(self, net: nn.Module, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The negative log-likelihood with units masked."""
         return loss_with_masks(net, objective, self.streams)
 

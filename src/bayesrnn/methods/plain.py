@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from torch import nn
 
-from bayesrnn.methods.base import Hints, Method, MinibatchLoss, Network, Objective, Shares
+from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective
 
 
 @dataclass(frozen=True)
@@ -13,7 +13,7 @@ class PlainOptions:
     """Plain training has no options of its own."""
 
 
-class Plain(Method[PlainOptions]):
+class Plain(Method[PlainOptions, nn.Module]):
     """Minimise the negative log-likelihood of the data, nothing else."""
 
     name: ClassVar[str] = "plain"
@@ -24,7 +24,7 @@ class Plain(Method[PlainOptions]):
         """The module itself."""
         return module
 
-    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+    def loss(self, net: nn.Module, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The negative log-likelihood."""
         nll, state = objective(net.train())
         return MinibatchLoss(nll, state, {"nll": nll.item()})

@@ -13,7 +13,7 @@ from bayesrnn.core.norms import total_norm
 from bayesrnn.core.sharpening import Sharpening
 from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Bound, Bounded, Hints, MinibatchLoss, Objective, Shares, option
+from bayesrnn.methods.base import Bound, Bounded, Hints, KLScale, MinibatchLoss, Objective, option
 from bayesrnn.methods.variational import PosteriorOptions, Variational, gradient_norm, require
 
 
@@ -47,7 +47,7 @@ class SharpenedOptions(PosteriorOptions):
             raise ConfigError(f"--eta-init is {self.eta_init:g}; it has to be finite")
 
 
-class Sharpened(Variational[SharpenedOptions], Bounded):
+class Sharpened(Variational[SharpenedOptions], Bounded[Bayesian]):
     """Move each draw phi of the weights towards the minibatch at hand, and charge for the move.
 
     theta ~ N(phi - eta * g, sigma0^2), where g is the gradient of the minibatch's summed loss at
@@ -58,7 +58,7 @@ class Sharpened(Variational[SharpenedOptions], Bounded):
     summary: ClassVar[str] = "bbb with posterior sharpening (Fortunato et al. 2017)"
     options_type: ClassVar[type] = SharpenedOptions
 
-    def build(self, module: nn.Module, hints: Hints) -> nn.Module:
+    def build(self, module: nn.Module, hints: Hints) -> Bayesian:
         """A posterior over the module's weights, with a step for each."""
         sharpening = Sharpening(self.options.sigma0, self.options.eta_init)
         net = self.make_posterior(module, hints, sharpening)
@@ -66,38 +66,36 @@ class Sharpened(Variational[SharpenedOptions], Bounded):
             eta.requires_grad_(self.options.eta_lr > 0)
         return net
 
-    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+    def loss(self, net: Bayesian, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The free energy of the minibatch with sharpened weights."""
-        assert isinstance(net, Bayesian)
         phi = self.next_draw(net.train())
         # cuDNN has no second derivatives of recurrent layers.
         with torch.backends.cudnn.flags(enabled=not self.options.second_order):
             before, _ = objective(partial(net, weights=phi))
-        theta = self._sharpened(net, phi, before / shares.minibatch, self.streams["sharpening"])
+        theta = self._sharpened(net, phi, before / kl_scale.minibatch, self.streams["sharpening"])
         nll, state = objective(partial(net, weights=theta))
-        kl = theta.kl * (self.options.kl_weight * shares.epoch)
-        seen_kl = theta.minibatch_kl * shares.minibatch
+        kl = theta.kl * (self.options.kl_weight * kl_scale.epoch)
+        seen_kl = theta.minibatch_kl * kl_scale.minibatch
         minibatch_kl = seen_kl * self.options.sharpen_kl_weight
         terms = {"nll": nll.item(), "kl": kl.item(), "minibatch_kl": minibatch_kl.item()}
         known_norm = partial(gradient_norm, net, theta)
         total = nll + kl + minibatch_kl
         return MinibatchLoss(total, state, terms, known_norm, seen_kl.item(), prior_kl=kl)
 
-    def bound(self, net: nn.Module, objective: Objective, generator: torch.Generator) -> Bound:
+    def bound(self, net: Bayesian, objective: Objective, generator: torch.Generator) -> Bound:
         """NLL + KL of one sharpened draw around the posterior mean.
 
         A draw is theta = phi - eta * g + sigma0 * eps, and its NLL is that at phi, minus
         eta * g . g, plus sigma0 * eps . g, plus terms of second order. The third is most of the
         estimate's variance and has mean 0 whatever g is, so it is subtracted (a control variate).
         """
-        assert isinstance(net, Bayesian)
         net.eval()
         phi = net.mean()
-        # cuDNN has no way back through recurrent layers in evaluation mode.
+        # cuDNN has no backward pass of recurrent layers in evaluation mode.
         with torch.enable_grad(), torch.backends.cudnn.flags(enabled=False):
             before, _ = objective(partial(net, weights=phi))
             gradients = torch.autograd.grad(before, list(phi.values()), materialize_grads=True)
-            # Has the same gradient as the loss, without a second pass back through the network.
+            # Has the same gradient as the loss, without a second backward pass through the network.
             products = [(phi[n] * g).sum() for n, g in zip(phi, gradients, strict=True)]
             linear = torch.stack(products).sum()
         with torch.no_grad():
@@ -113,17 +111,15 @@ class Sharpened(Variational[SharpenedOptions], Bounded):
         drawn = bound - (before.item() - descent)
         return Bound(bound, theta.minibatch_kl.item(), state, drawn)
 
-    def parameter_groups(self, net: nn.Module) -> list[dict[str, Any]]:
+    def parameter_groups(self, net: Bayesian) -> list[dict[str, Any]]:
         """The steps apart, with a lower rate, for the KL's curvature is g^2 / sigma0^2."""
-        assert isinstance(net, Bayesian)
         weights = {"params": net.weight_parameters()}
         if not self.options.eta_lr:
             return [weights]
         return [weights, {"params": net.eta_parameters(), "lr_scale": self.options.eta_lr}]
 
-    def diagnostics(self, net: nn.Module) -> dict[str, float]:
+    def diagnostics(self, net: Bayesian) -> dict[str, float]:
         """The size of the steps (root mean square) and the share that goes uphill."""
-        assert isinstance(net, Bayesian)
         steps = [eta.detach() for eta in net.eta_parameters()]
         count = sum(eta.numel() for eta in steps)
         negative = sum(int((eta < 0).sum()) for eta in steps)

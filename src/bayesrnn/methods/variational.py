@@ -60,22 +60,19 @@ AnyOptions = TypeVar("AnyOptions")
 Options = TypeVar("Options", bound=PosteriorOptions)
 
 
-class WithPosterior(Method[AnyOptions]):
+class WithPosterior(Method[AnyOptions, Bayesian]):
     """A method whose network is a `Bayesian`, however its posterior is learnt."""
 
-    def undecayed(self, net: nn.Module) -> list[nn.Parameter]:
+    def undecayed(self, net: Bayesian) -> list[nn.Parameter]:
         """All but the means: at rho = 0 a posterior is wide, not narrow."""
-        assert isinstance(net, Bayesian)
         return [*not_weights(net.module), *net.rho.parameters(), *net.eta_parameters()]
 
-    def mean_module(self, net: nn.Module) -> nn.Module:
+    def mean_module(self, net: Bayesian) -> nn.Module:
         """The module with the posterior mean."""
-        assert isinstance(net, Bayesian)
         return net.module
 
-    def draw(self, net: nn.Module, seed: int) -> Network:
+    def draw(self, net: Bayesian, seed: int) -> Network:
         """The network with one draw of its weights."""
-        assert isinstance(net, Bayesian)
         weights = net.sample(noise=net.noise(seed))
 
         def network(*args: Any, **kwargs: Any) -> Any:
@@ -132,7 +129,7 @@ class Variational(WithPosterior[Options]):
 
 
 def gradient_norm(net: Bayesian, weights: Weights) -> float | None:
-    """The norm of the gradient by means and deviations, most of it a by-product of the way back."""
+    """The norm of the gradient by means and rhos, most of it a by-product of the backward pass."""
     if weights.squared_gradient is None:
         return None
     ordinary = [parameter.grad for parameter in net.deterministic_parameters()]

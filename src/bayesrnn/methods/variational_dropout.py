@@ -9,7 +9,7 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bayesrnn.core.norms import total_norm
-from bayesrnn.methods.base import Hints, MinibatchLoss, Objective, Shares, not_weights, option
+from bayesrnn.methods.base import Hints, KLScale, MinibatchLoss, Objective, not_weights, option
 from bayesrnn.methods.masking import Masking, MaskOptions, Rates
 from bayesrnn.methods.variational import require
 from bayesrnn.nn.dropout import dropout_layers
@@ -65,11 +65,11 @@ class VariationalDropout(Masking[VariationalDropoutOptions]):
         """One mask for a sequence."""
         return MaskStyle(gates=self.options.gates)
 
-    def loss(self, net: nn.Module, objective: Objective, shares: Shares) -> MinibatchLoss:
+    def loss(self, net: nn.Module, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The negative log-likelihood with one draw of masks, and the share of the KL."""
-        total, state, terms, *_ = super().loss(net, objective, shares)
+        total, state, terms, *_ = super().loss(net, objective, kl_scale)
         full = divergence(net, self.options.length_scale, self._after_dropout)
-        kl = full * shares.epoch
+        kl = full * kl_scale.epoch
         return MinibatchLoss(total + kl, state, {**terms, "kl": kl.item()}, prior_kl=kl)
 
 

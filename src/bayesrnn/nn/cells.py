@@ -1,4 +1,4 @@
-"""Three recurrent cells, one step at a time and in place, and how their gradients go back."""
+"""Three recurrent cells: forward and backward, one step at a time and in place."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -9,7 +9,7 @@ from torch import Tensor
 
 
 class Trace(NamedTuple):
-    """What the steps of a layer leave for the way back: [time, batch, hidden] each.
+    """What the steps of a layer leave for the backward pass: [time, batch, hidden] each.
 
     gates: one for each gate, in torch's order: what flows into it, after the step what comes out.
     outputs: the states h.
@@ -33,7 +33,7 @@ class CellState(NamedTuple):
 
 
 class Cell(ABC):
-    """What a cell does at one step, and how the gradient by its state goes back to its gates."""
+    """What a cell does at one step, forward, and backward from its state to its gates."""
 
     gates: ClassVar[int]
     #: Whether the cell has an inner state c, and whether it keeps a tensor beside gates and states.
@@ -48,16 +48,17 @@ class Cell(ABC):
     def slopes(self, trace: Trace, before: CellState, into: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Fill `into` with the slope of the state by what flows into each gate, for all steps.
 
-        Gives further factors that `back` needs. `before` are the states before all steps.
+        Gives further factors that `backward` needs. `before` are the states before all steps.
         """
 
     @abstractmethod
-    def back(
+    def backward(
         self, slopes: Sequence[Tensor], factors: Sequence[Tensor], dh: Tensor, dc: Tensor | None
     ) -> Tensor | None:
-        """Turn the slopes of a step into gradients, given those by its state; `dc` goes back.
+        """Turn the slopes of a step into gradients, given those by its state.
 
-        Gives the part of the gradient by the h before that does not go through the gates.
+        `dc` becomes the gradient by the c before. Gives the part of the gradient by the h before
+        that does not go through the gates.
         """
 
 
@@ -89,7 +90,7 @@ class LSTM(Cell):
         torch.addcmul(o, o, o, value=-1, out=into[3]).mul_(squashed)
         return (1 - squashed * squashed).mul_(o), f
 
-    def back(
+    def backward(
         self, slopes: Sequence[Tensor], factors: Sequence[Tensor], dh: Tensor, dc: Tensor | None
     ) -> Tensor | None:
         """The gates i, f and g act through c."""
@@ -129,7 +130,7 @@ class GRU(Cell):
         torch.mul(of_extra, r, out=into[2])
         return of_extra, z
 
-    def back(
+    def backward(
         self, slopes: Sequence[Tensor], factors: Sequence[Tensor], dh: Tensor, dc: Tensor | None
     ) -> Tensor | None:
         """All gates act on h itself."""
@@ -156,7 +157,7 @@ class RNN(Cell):
         torch.mul(trace.outputs, trace.outputs, out=into[0]).neg_().add_(1)
         return ()
 
-    def back(
+    def backward(
         self, slopes: Sequence[Tensor], factors: Sequence[Tensor], dh: Tensor, dc: Tensor | None
     ) -> Tensor | None:
         """The gate is the output."""

@@ -44,7 +44,7 @@ def dropping(module: nn.Module) -> Iterator[None]:
 
 
 def never_drop(layer: nn.RNNBase) -> None:
-    """Let a recurrent layer drop nothing from now on, in training mode neither."""
+    """Disable the dropout of a recurrent layer, also in training mode."""
     layer.dropout = 0.0
     if isinstance(layer, MaskedLayer):
         layer.switch_off()

@@ -10,11 +10,11 @@ from typing import Literal
 from torch import Tensor, nn
 
 #: Dropped units are zero; or all units are multiplied by Gaussian noise.
-Noise = Literal["bernoulli", "gaussian"]
+MaskNoise = Literal["bernoulli", "gaussian"]
 Gates = Literal["tied", "untied"]
 
 
-def draw_mask(shape: tuple[int, ...], rate: float, noise: Noise, like: Tensor) -> Tensor:
+def draw_mask(shape: tuple[int, ...], rate: float, noise: MaskNoise, like: Tensor) -> Tensor:
     """Factors of mean 1 and variance p / (1 - p), where p is the rate, from torch's generator.
 
     bernoulli: 0 with probability p, else 1 / (1 - p) (Srivastava et al. 2014, "inverted").
@@ -37,7 +37,7 @@ class MaskStyle:
         its own.
     """
 
-    noise: Noise = "bernoulli"
+    noise: MaskNoise = "bernoulli"
     every_step: bool = False
     gates: Gates = "tied"
     alike: bool = False
@@ -69,7 +69,7 @@ class MaskedLayer(nn.Module, ABC):
 
     @abstractmethod
     def switch_off(self) -> None:
-        """Drop nothing from now on, in training mode neither."""
+        """Disable dropout, also in training mode."""
 
 
 @contextmanager

@@ -3,7 +3,7 @@
 torch's fused layers take no mask on the recurrent connections. Here one loop over time serves all
 cells, and only what needs the step before is done inside it: the product with the recurrent
 weights and a few operations on the gates. Products with the inputs are made before it, the slopes
-of the gates before the loop back, the gradients of the weights after it, for all steps at once.
+of the gates before the backward loop, the gradients of the weights after it, for all steps at once.
 """
 
 from typing import Any
@@ -18,14 +18,14 @@ from bayesrnn.nn.cells import GRU, Cell, CellState, Trace
 _CONTIGUOUS = torch.contiguous_format
 
 #: W_ih, W_hh, b_ih and b_hh of torch's layers, with torch's order of the gates.
-Weights = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
+LayerWeights = tuple[Tensor, Tensor, Tensor | None, Tensor | None]
 
 
 def unrolled(
     cell: Cell,
     x: Tensor,
     state: CellState,
-    weights: Weights,
+    weights: LayerWeights,
     input_mask: Tensor | None = None,
     recurrent_mask: Tensor | None = None,
 ) -> tuple[Tensor, CellState]:
@@ -74,7 +74,7 @@ def _products(
 
 
 class _Unrolled(torch.autograd.Function):
-    """The loop over time, forth and back."""
+    """The loop over time, forward and backward."""
 
     @staticmethod
     def forward(
@@ -138,7 +138,7 @@ class _Unrolled(torch.autograd.Function):
         dc = None if d_last is None else d_last.clone()
         for time in reversed(range(len(outputs))):
             dh += d_outputs[time]
-            past = cell.back(
+            past = cell.backward(
                 [slope[time] for slope in slopes], [factor[time] for factor in factors], dh, dc
             )
             dh = torch.bmm(d_gates[time], matrix) if untied else d_gates[time].flatten(1) @ matrix

@@ -17,8 +17,9 @@ from bayesrnn.runs.load import choose_device, make_method, read_config
 from bayesrnn.runs.options import flag, from_toml
 from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
-from bayesrnn.training.loop import LoopSettings, Problem, Trainer
-from bayesrnn.training.optimisation import Schedule, make_optimiser, minibatch_shares
+from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.optimisation import Schedule, make_optimiser, minibatch_kl_scale
+from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import denormals_flushed
 from bayesrnn.training.run_directory import RunDirectory
 
@@ -120,8 +121,8 @@ def _optimiser(
 ) -> torch.optim.Optimizer:
     if method.own_optimiser:
         batches = problem.minibatches(0)
-        shares = minibatch_shares("uniform", 0, len(batches), batches.sequences)
-        return method.optimiser(net, config.lr, shares)
+        kl_scale = minibatch_kl_scale("uniform", 0, len(batches), batches.sequences)
+        return method.optimiser(net, config.lr, kl_scale)
     groups, undecayed = method.parameter_groups(net), method.undecayed(net)
     return make_optimiser(config.optimizer, groups, config.lr, config.weight_decay, undecayed)
 

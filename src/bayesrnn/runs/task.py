@@ -23,7 +23,7 @@ from bayesrnn.report.table import Table
 from bayesrnn.report.text import number_text
 from bayesrnn.runs.config import TrainingConfig
 from bayesrnn.runs.evaluation import Evaluation, EvaluationSettings
-from bayesrnn.training.loop import Problem
+from bayesrnn.training.problem import Problem
 
 if TYPE_CHECKING:
     from bayesrnn.runs.summary import RunSummary

@@ -4,14 +4,14 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
 from bayesrnn.errors import CheckpointError, ConfigError, Interrupted, TrainingDivergedError
-from bayesrnn.methods.base import Method, MinibatchLoss, Objective
+from bayesrnn.methods.base import Method, MinibatchLoss
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
@@ -20,56 +20,12 @@ from bayesrnn.training.optimisation import (
     clip_gradients,
     clipped_step,
     gradient_norms,
-    minibatch_shares,
+    minibatch_kl_scale,
     restore_optimiser,
 )
-from bayesrnn.training.process import StopWish, stop_wish
+from bayesrnn.training.problem import Problem
+from bayesrnn.training.process import StopRequest, stop_request
 from bayesrnn.training.run_directory import RunDirectory
-
-
-class Minibatches(Protocol):
-    """The minibatches of an epoch, by number, so that training can go on in the middle of one."""
-
-    @property
-    def sequences(self) -> int:
-        """How many sequences, or examples, lie side by side in a minibatch."""
-        ...
-
-    @property
-    def steps(self) -> int:
-        """How many of what is counted (`LoopSettings.unit`) each of them is."""
-        ...
-
-    def __len__(self) -> int: ...
-
-    def length(self, number: int) -> float:
-        """How many predictions a minibatch has for each sequence, on average."""
-        ...
-
-    def __getitem__(self, number: int) -> Any:
-        """A minibatch, as the problem's objective takes it."""
-        ...
-
-
-class Problem(Protocol):
-    """What is learnt: the data, the loss, and the figures that tell how well it went."""
-
-    def minibatches(self, epoch: int) -> Minibatches:
-        """The minibatches of an epoch, counted from 0; every epoch has as many."""
-        ...
-
-    def objective(self, batch: Any, state: Any) -> Objective:
-        """The loss of a minibatch from a carried state: summed over time, mean over sequences."""
-        ...
-
-    def figures(self, nll: float) -> dict[str, float]:
-        """The mean loss of a prediction as the figure that people of the field read."""
-        ...
-
-    def validate(self) -> dict[str, float]:
-        """The figures on the validation set; on the training set where the name says train_."""
-        ...
-
 
 #: Seconds between lines of progress where there is no terminal for a bar.
 LINE_SECONDS = 60
@@ -95,7 +51,7 @@ class LoopSettings:
 
 @dataclass
 class Position:
-    """Where training is, and the sums behind the figures that it shows."""
+    """Where training is, and the sums behind the metrics that it shows."""
 
     epoch: int = 0
     minibatch: int = 0
@@ -108,12 +64,13 @@ class Position:
     best_kept: int = 0
 
 
-class StepFigures(NamedTuple):
-    """What a step tells: the loss to show, the terms of the whole loss, the gradient's norm."""
+class StepMetrics(NamedTuple):
+    """The loss to show, the terms of the whole loss, the gradient's norm, the predictions."""
 
     nll: float
     terms: dict[str, float]
     norm: float
+    length: float
 
 
 class Trainer:
@@ -151,17 +108,22 @@ class Trainer:
         total = self.epochs * len(self.batches) * self.items_per_batch
         done = position.step * self.items_per_batch
         unit = f" {self.settings.unit}s"
-        with stop_wish() as wish, progress_bar(total, unit, "training", done) as bar:
+        with stop_request() as request, progress_bar(total, unit, "training", done) as bar:
             while position.epoch < self.epochs:
                 self.batches = self.problem.minibatches(position.epoch)
                 self._begin_round()
-                self._train_epoch(wish, bar)
+                self._train_epoch(request, bar)
                 self._finish_epoch()
 
     @property
     def epochs(self) -> int:
         """The epochs of all rounds."""
         return self.settings.epochs * self.method.rounds
+
+    @property
+    def lr(self) -> float:
+        """The learning rate of this epoch; a parameter group may have a factor on it."""
+        return self.settings.schedule.at(self.position.epoch % self.settings.epochs)
 
     def _begin_round(self) -> None:
         """Tell the method which round it is.
@@ -176,65 +138,54 @@ class Trainer:
             position.best = None
         self.method.begin_round(self.net, number)
 
-    def _train_epoch(self, wish: StopWish, bar: Any) -> None:
+    def _train_epoch(self, request: StopRequest, bar: Any) -> None:
         position = self.position
-        lr = self.settings.schedule.at(position.epoch % self.settings.epochs)
         for group in self.optimiser.param_groups:
-            group["lr"] = lr * group.get("lr_scale", 1.0)
+            group["lr"] = self.lr * group.get("lr_scale", 1.0)
+        self.predictions = sum(map(self.batches.length, range(position.minibatch)))
         last_save = last_log = last_line = time.monotonic()
         logged_step = position.step
-        self.predictions = sum(map(self.batches.length, range(position.minibatch)))
         while position.minibatch < len(self.batches):
-            length = self.batches.length(position.minibatch)
-            nll, terms, norm = self.step()
-            self.predictions += length
+            metrics = self.step()
             bar.update(self.items_per_batch)
-            bar.set_postfix_str(self._brief(terms, norm), refresh=False)
+            bar.set_postfix_str(self._brief(metrics), refresh=False)
             now = time.monotonic()
             if position.step % self.settings.log_every == 0:
-                items = (position.step - logged_step) * self.items_per_batch
-                speed = round(items / max(now - last_log, 1e-9))
-                self._log(
-                    "train",
-                    **self.problem.figures(nll / length),
-                    gradient_norm=norm,
-                    lr=lr,
-                    **{f"{self.settings.unit}s_per_second": speed},
-                    **self._per_item(terms),
-                    **self.method.diagnostics(self.net),
-                )
+                self._log_step(metrics, position.step - logged_step, now - last_log)
                 last_log, logged_step = now, position.step
             if bar.disable and now - last_line > LINE_SECONDS:
-                say(f"step {position.step}: {self._brief(terms, norm)}")
+                say(f"step {position.step}: {self._brief(metrics)}")
                 last_line = now
-            stopped = wish.signal_number is not None
-            if stopped or now - last_save > 60 * self.settings.save_minutes:
+            stopped = request.signal_number
+            if stopped is not None or now - last_save > 60 * self.settings.save_minutes:
                 self.save()
                 last_save = time.monotonic()
-            if wish.signal_number is not None:
+            if stopped is not None:
                 raise Interrupted(
-                    wish.signal_number,
+                    stopped,
                     f"stopped in epoch {position.epoch + 1} after {position.step} steps; "
                     "everything is saved",
                 )
 
-    def step(self) -> StepFigures:
-        """One update of the weights."""
+    def step(self) -> StepMetrics:
+        """One update of the weights: fetch, loss, backward, clip, step."""
         position, batches = self.position, self.batches
         objective = self.problem.objective(batches[position.minibatch], position.state)
-        weighting = self.settings.kl_weighting
-        shares = minibatch_shares(weighting, position.minibatch, len(batches), batches.sequences)
-        loss = self.method.loss(self.net, objective, shares)
+        kl_scale = minibatch_kl_scale(
+            self.settings.kl_weighting, position.minibatch, len(batches), batches.sequences
+        )
+        loss = self.method.loss(self.net, objective, kl_scale)
         norms = self._update(loss)
         self.optimiser.zero_grad()
+        shown, length = loss.terms["nll"] + loss.seen_kl, batches.length(position.minibatch)
+        self.predictions += length
         position.state = _detached(loss.state)
-        shown = loss.terms["nll"] + loss.seen_kl
         position.epoch_nll += shown
         position.minibatch += 1
         position.step += 1
         steps = self.settings.epochs * len(batches)
         self.method.after_step(self.net, (position.step - 1) % steps + 1, steps)
-        return StepFigures(shown, loss.terms, norms[loss.group])
+        return StepMetrics(shown, loss.terms, norms[loss.group], length)
 
     def _update(self, loss: MinibatchLoss) -> list[float]:
         """Backward, clip, step; gives the norms that clipping went by, one for each group.
@@ -272,7 +223,7 @@ class Trainer:
         position, measure = self.position, self.settings.measure
         nll = position.epoch_nll / self.predictions
         train, valid = self.problem.figures(nll), self.problem.validate()
-        # More kept networks are better, whatever the figure of the one that stands for them.
+        # More kept networks are better, whatever the metric of the one that stands for them.
         kept = self.method.kept(self.net)
         best = position.best is None or kept > position.best_kept or valid[measure] < position.best
         if best:
@@ -338,10 +289,22 @@ class Trainer:
             ) from error
         self.run.metrics.truncate(metrics_size)
 
-    def _log(self, kind: str, **figures: float) -> None:
+    def _log_step(self, metrics: StepMetrics, steps: int, seconds: float) -> None:
+        unit, items = self.settings.unit, steps * self.items_per_batch
+        self._log(
+            "train",
+            **self.problem.figures(metrics.nll / metrics.length),
+            gradient_norm=metrics.norm,
+            lr=self.lr,
+            **{f"{unit}s_per_second": round(items / max(seconds, 1e-9))},
+            **self._per_item(metrics.terms),
+            **self.method.diagnostics(self.net),
+        )
+
+    def _log(self, kind: str, **metrics: float) -> None:
         # At the end of an epoch the position already points at the next one.
         epoch = self.position.epoch + (kind == "train")
-        record = {"kind": kind, "epoch": epoch, "step": self.position.step, **figures}
+        record = {"kind": kind, "epoch": epoch, "step": self.position.step, **metrics}
         self.run.metrics.append(record)
         if self.observe is not None:
             self.observe(record)
@@ -351,19 +314,19 @@ class Trainer:
         unit, steps = self.settings.unit, self.batches.steps
         return {f"{name}_per_{unit}": terms[name] / steps for name in terms if name != "nll"}
 
-    def _brief(self, terms: dict[str, float], norm: float) -> str:
+    def _brief(self, metrics: StepMetrics) -> str:
         others = "".join(
             f" {name.replace('_per_', '/').replace('_', ' ')} {value:.2f}"
-            for name, value in self._per_item(terms).items()
+            for name, value in self._per_item(metrics.terms).items()
         )
-        figures = _shown(self.problem.figures(self.position.epoch_nll / self.predictions))
+        means = _shown(self.problem.figures(self.position.epoch_nll / self.predictions))
         epoch = f"epoch {self.position.epoch + 1}/{self.epochs}"
-        return f"{epoch} {figures}{others} gradient {norm:.1f}"
+        return f"{epoch} {means}{others} gradient {metrics.norm:.1f}"
 
 
-def _shown(figures: dict[str, float]) -> str:
+def _shown(metrics: dict[str, float]) -> str:
     forms = {"error": "8.2%", "rmse": "8.4g"}
-    return ", ".join(f"{name} {value:{forms.get(name, '8.2f')}}" for name, value in figures.items())
+    return ", ".join(f"{name} {value:{forms.get(name, '8.2f')}}" for name, value in metrics.items())
 
 
 def _detached(state: Any) -> Any:

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from bayesrnn.core.norms import total_norm
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Shares
+from bayesrnn.methods.base import KLScale
 
 #: torch optimisers that cannot take a plain step on dense gradients of any shape.
 _UNUSABLE = ("LBFGS", "Muon", "SparseAdam")
@@ -188,7 +188,7 @@ def kl_weight(weighting: str, number: int, count: int) -> float:
     return float(2.0 ** -(number + 1) / (1 - 2.0**-count))
 
 
-def minibatch_shares(weighting: str, number: int, count: int, sequences: int) -> Shares:
+def minibatch_kl_scale(weighting: str, number: int, count: int, sequences: int) -> KLScale:
     """What minibatch `number` of `count`, whose loss is the mean over `sequences`, is charged."""
     weight = kl_weight(weighting, number, count)
-    return Shares(epoch=weight / sequences, minibatch=1 / sequences)
+    return KLScale(epoch=weight / sequences, minibatch=1 / sequences)

@@ -11,7 +11,7 @@ from types import FrameType
 import torch
 
 
-class StopWish:
+class StopRequest:
     """Which signal asked to stop, if any did."""
 
     def __init__(self) -> None:
@@ -19,24 +19,27 @@ class StopWish:
 
 
 @contextmanager
-def stop_wish() -> Iterator[StopWish]:
-    """Note SIGINT and SIGTERM instead of dying of them; a second one gets its usual way."""
-    wish = StopWish()
+def stop_request() -> Iterator[StopRequest]:
+    """Turn SIGINT/SIGTERM into a stop request, honoured after the current step.
+
+    A second signal acts as it does outside of the block.
+    """
+    request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
-        yield wish
+        yield request
         return
     before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
 
     def note(number: int, frame: FrameType | None) -> None:
         del frame
-        wish.signal_number = number
+        request.signal_number = number
         for each, handler in before.items():
             signal.signal(each, handler)
 
     for number in before:
         signal.signal(number, note)
     try:
-        yield wish
+        yield request
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
@@ -64,11 +67,11 @@ def keep_freed_memory() -> None:
 
 @contextmanager
 def denormals_flushed() -> Iterator[None]:
-    """Inside the block numbers below 1e-38 count as 0, in the calling thread; where it can be.
+    """Flush denormals to zero inside the block, in the calling thread, where the processor can.
 
-    A gradient that enters at the last of some hundred steps fades on its way back. Between 1e-38
-    and 1e-45 a processor works on it many times slower, for digits that no weight can feel: the
-    way back through an LSTM of 165 steps takes half as long without.
+    A gradient that enters at the last of some hundred steps fades on the way to the first. Between
+    1e-38 and 1e-45 a processor works on it many times slower, for digits that no weight can feel:
+    the backward pass of an LSTM of 165 steps takes half as long without.
     """
     smallest = torch.full((1,), 1e-40)
     already = not bool(smallest + smallest)

@@ -6,7 +6,7 @@ import torch
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Shares
+from bayesrnn.methods.base import KLScale
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.load import make_method
 from bayesrnn.runs.options import from_toml
@@ -61,7 +61,7 @@ def test_mistakes_in_options(given, message):
 @pytest.mark.parametrize("method", METHODS)
 def test_every_method_gives_a_loss_and_draws(method, captions):
     _, made, net, problem = built(method, captions)
-    batch, shares = problem.minibatches(0)[0], Shares(0.01, 1.0)
+    batch, shares = problem.minibatches(0)[0], KLScale(0.01, 1.0)
     if made.own_optimiser:
         made.optimiser(net, 0.001, shares)
     found = made.loss(net, problem.objective(batch, None), shares)

@@ -7,7 +7,7 @@ from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.data.vocabulary import Vocabulary
 from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Shares
+from bayesrnn.methods.base import KLScale
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.load import make_method
 from bayesrnn.runs.options import from_toml
@@ -174,7 +174,7 @@ def test_labels_have_no_noise(reviews):
 def test_the_loss_of_a_minibatch_and_how_it_is_shown(reviews):
     found, method, net = problem(reviews)
     batch = found.minibatches(0)[0]
-    loss = method.loss(net, found.objective(batch, None), Shares(1.0, 1.0)).total
+    loss = method.loss(net, found.objective(batch, None), KLScale(1.0, 1.0)).total
     with torch.no_grad():
         mean, log_variance = net(batch.words, batch.lengths).T
     normal = torch.distributions.Normal(mean, (log_variance / 2).exp())

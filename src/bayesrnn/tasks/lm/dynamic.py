@@ -126,7 +126,7 @@ def gradient_statistics(
 
     The state is carried from each minibatch to the next. As in training, the loss is summed over
     time and averaged over the sequences, so gradients grow with the time steps: take minibatches
-    as long as the segments of the evaluation. `advance` is told the words of each minibatch.
+    as long as the segments of the evaluation. `advance` is called with the words of each minibatch.
     """
     net, weights = _copy(module)
     squares = [torch.zeros_like(weight, requires_grad=False) for weight in weights.values()]
