@@ -1,6 +1,7 @@
 """Recurrent layers with masks: all layers and directions, and what torch's layers can do."""
 
 import copy
+from itertools import product
 
 import pytest
 import torch
@@ -57,38 +58,36 @@ class Recorded:
         return self.masks[-1]
 
 
-@pytest.mark.parametrize("bidirectional", [False, True])
-@pytest.mark.parametrize("every_step", [False, True])
-@pytest.mark.parametrize("gates", ["tied", "untied"])
-def test_all_layers_against_the_equations(cell, gates, every_step, bidirectional, literal_layer):
-    plain, layer = make(cell, num_layers=2, bidirectional=bidirectional)
-    recorded = layer.style = Recorded(MaskStyle("bernoulli", every_step, gates))
-    directions = 2 if bidirectional else 1
-    x, state = torch.randn(TIME, BATCH, INPUTS).double(), make_state(cell, 2 * directions)
-    outputs, last = layer(x, state)
-    masks = iter(recorded.masks)
-    h, c = state if cell == "lstm" else (state, [None] * 2 * directions)
-    ends, below, number = [], x, 0
-    for _ in range(2):
-        sides = []
-        for direction in range(directions):
-            seen = below.flip(0) if direction else below
-            first = h[number], c[number]
-            weights = plain.all_weights[number]
-            read, *end = literal_layer(cell, seen, first, weights, next(masks), next(masks))
-            sides.append(read.flip(0) if direction else read)
-            ends.append(end)
-            number += 1
-        below = torch.cat(sides, -1)
-    torch.testing.assert_close(outputs, below, rtol=1e-10, atol=1e-12)
-    expected = [torch.stack(part) for part in zip(*ends, strict=True) if part[0] is not None]
-    assert_same(last, expected)
-    # The masks are of the right kind, and no two are the same.
-    steps, of_gates = TIME if every_step else 1, GATES[cell] if gates == "untied" else 1
-    for mask in recorded.masks:
-        assert mask.shape[0] == steps
-        assert mask.dim() == (4 if of_gates > 1 else 3)
-    assert len(recorded.masks) == 4 * directions
+def test_all_layers_against_the_equations(cell, literal_layer):
+    for gates, every_step, bidirectional in product(("tied", "untied"), *2 * [(False, True)]):
+        plain, layer = make(cell, num_layers=2, bidirectional=bidirectional)
+        recorded = layer.style = Recorded(MaskStyle("bernoulli", every_step, gates))
+        directions = 2 if bidirectional else 1
+        x, state = torch.randn(TIME, BATCH, INPUTS).double(), make_state(cell, 2 * directions)
+        outputs, last = layer(x, state)
+        masks = iter(recorded.masks)
+        h, c = state if cell == "lstm" else (state, [None] * 2 * directions)
+        ends, below, number = [], x, 0
+        for _ in range(2):
+            sides = []
+            for direction in range(directions):
+                seen = below.flip(0) if direction else below
+                first = h[number], c[number]
+                weights = plain.all_weights[number]
+                read, *end = literal_layer(cell, seen, first, weights, next(masks), next(masks))
+                sides.append(read.flip(0) if direction else read)
+                ends.append(end)
+                number += 1
+            below = torch.cat(sides, -1)
+        torch.testing.assert_close(outputs, below, rtol=1e-10, atol=1e-12)
+        expected = [torch.stack(part) for part in zip(*ends, strict=True) if part[0] is not None]
+        assert_same(last, expected)
+        # The masks are of the right kind, and no two are the same.
+        steps, of_gates = TIME if every_step else 1, GATES[cell] if gates == "untied" else 1
+        for mask in recorded.masks:
+            assert mask.shape[0] == steps
+            assert mask.dim() == (4 if of_gates > 1 else 3)
+        assert len(recorded.masks) == 4 * directions
 
 
 def test_untied_gates_have_masks_of_their_own_and_tied_ones_do_not(cell):
@@ -99,29 +98,27 @@ def test_untied_gates_have_masks_of_their_own_and_tied_ones_do_not(cell):
     assert MaskStyle(gates="tied").draw(0.5, wide, GATES[cell]).dim() == 3
 
 
-@pytest.mark.parametrize("layers", [1, 2])
-@pytest.mark.parametrize("options", [{}, {"batch_first": True}, {"bidirectional": True}], ids=str)
-def test_in_evaluation_and_without_rates_it_is_torchs_layer(cell, layers, options):
-    plain, layer = make(cell, num_layers=layers, **options)
-    x = torch.randn(TIME, BATCH, INPUTS).double()
-    assert_same(layer.eval()(x), plain(x))
-    never_drop(layer.train())
-    assert_same(layer(x), plain(x))
+def test_in_evaluation_and_without_rates_it_is_torchs_layer(cell):
+    for layers, options in product((1, 2), ({}, {"batch_first": True}, {"bidirectional": True})):
+        plain, layer = make(cell, num_layers=layers, **options)
+        x = torch.randn(TIME, BATCH, INPUTS).double()
+        assert_same(layer.eval()(x), plain(x))
+        never_drop(layer.train())
+        assert_same(layer(x), plain(x))
 
 
-@pytest.mark.parametrize("batch_first", [False, True])
-@pytest.mark.parametrize("with_state", [False, True])
-def test_shapes_are_those_of_torchs_layer(cell, batch_first, with_state):
-    # Rates so small that nothing is dropped let the masked path give what torch's gives.
-    options = {"num_layers": 2, "batch_first": batch_first}
-    plain, layer = make(cell, input_rate=1e-18, recurrent_rate=1e-18, **options)
-    x = torch.randn(TIME, BATCH, INPUTS).double()
-    state = make_state(cell, 2, batch=TIME if batch_first else BATCH) if with_state else None
-    assert_same(layer(x, state), plain(x, state))
-    single = state
-    if with_state:
-        single = tuple(part[:, 0] for part in state) if cell == "lstm" else state[:, 0]
-    assert_same(layer(x[0], single), plain(x[0], single))
+def test_shapes_are_those_of_torchs_layer(cell):
+    for batch_first, with_state in product((False, True), repeat=2):
+        # Rates so small that nothing is dropped let the masked path give what torch's gives.
+        options = {"num_layers": 2, "batch_first": batch_first}
+        plain, layer = make(cell, input_rate=1e-18, recurrent_rate=1e-18, **options)
+        x = torch.randn(TIME, BATCH, INPUTS).double()
+        state = make_state(cell, 2, batch=TIME if batch_first else BATCH) if with_state else None
+        assert_same(layer(x, state), plain(x, state))
+        single = state
+        if with_state:
+            single = tuple(part[:, 0] for part in state) if cell == "lstm" else state[:, 0]
+        assert_same(layer(x[0], single), plain(x[0], single))
 
 
 def test_without_biases(cell):

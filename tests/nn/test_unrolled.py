@@ -56,33 +56,33 @@ def make_arguments(cell, generator):
     return x, h, c if cell == "lstm" else None, *weights
 
 
-@pytest.mark.parametrize("kinds", PAIRS, ids=", ".join)
-def test_values_and_gradients_are_those_of_the_equations(cell, kinds, generator, literal_layer):
-    masks = [
-        make_mask(kind, CELLS[cell].gates, units, generator)
-        for kind, units in zip(kinds, (INPUTS, HIDDEN), strict=True)
-    ]
-    x, h, c, *weights = arguments = make_arguments(cell, generator)
-    outputs, last = unrolled(CELLS[cell], x, cells.CellState(h, c), weights, *masks)
-    expected = literal_layer(cell, x, (h, c), weights, *masks)
-    pairs = [
-        (one, other)
-        for one, other in zip((outputs, *last), expected, strict=True)
-        if one is not None
-    ]
-    assert len(pairs) == (3 if cell == "lstm" else 2)
-    for one, other in pairs:
-        torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
-    # The gradient of a random sum of everything that comes out.
-    factors = [normal(generator, *one.shape) for one, _ in pairs]
-    wanted = [argument for argument in arguments if argument is not None]
-    sums = [
-        sum((factor * pair[side]).sum() for factor, pair in zip(factors, pairs, strict=True))
-        for side in (0, 1)
-    ]
-    found, right = (torch.autograd.grad(total, wanted) for total in sums)
-    for one, other in zip(found, right, strict=True):
-        torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
+def test_values_and_gradients_are_those_of_the_equations(cell, generator, literal_layer):
+    for kinds in PAIRS:
+        masks = [
+            make_mask(kind, CELLS[cell].gates, units, generator)
+            for kind, units in zip(kinds, (INPUTS, HIDDEN), strict=True)
+        ]
+        x, h, c, *weights = arguments = make_arguments(cell, generator)
+        outputs, last = unrolled(CELLS[cell], x, cells.CellState(h, c), weights, *masks)
+        expected = literal_layer(cell, x, (h, c), weights, *masks)
+        pairs = [
+            (one, other)
+            for one, other in zip((outputs, *last), expected, strict=True)
+            if one is not None
+        ]
+        assert len(pairs) == (3 if cell == "lstm" else 2)
+        for one, other in pairs:
+            torch.testing.assert_close(one, other, rtol=1e-12, atol=1e-12)
+        # The gradient of a random sum of everything that comes out.
+        factors = [normal(generator, *one.shape) for one, _ in pairs]
+        wanted = [argument for argument in arguments if argument is not None]
+        sums = [
+            sum((factor * pair[side]).sum() for factor, pair in zip(factors, pairs, strict=True))
+            for side in (0, 1)
+        ]
+        found, right = (torch.autograd.grad(total, wanted) for total in sums)
+        for one, other in zip(found, right, strict=True):
+            torch.testing.assert_close(one, other, rtol=1e-10, atol=1e-12)
 
 
 @pytest.mark.parametrize("kinds", [("sequence", "sequence"), ("sequence untied",) * 2], ids=str)

@@ -1,14 +1,15 @@
+from itertools import product
+
 import pytest
 
 from bayesrnn.training.optimisation import WEIGHTINGS, kl_weight, minibatch_kl_scale
 
 
-@pytest.mark.parametrize("weighting", WEIGHTINGS)
-@pytest.mark.parametrize("count", [1, 2, 7, 1327])
-def test_an_epoch_charges_the_kl_once(weighting, count):
-    shares = [kl_weight(weighting, number, count) for number in range(count)]
-    assert sum(shares) == pytest.approx(1)
-    assert all(share >= 0 for share in shares)
+def test_an_epoch_charges_the_kl_once():
+    for weighting, count in product(WEIGHTINGS, (1, 2, 7, 1327)):
+        shares = [kl_weight(weighting, number, count) for number in range(count)]
+        assert sum(shares) == pytest.approx(1)
+        assert all(share >= 0 for share in shares)
 
 
 def test_the_formulas():

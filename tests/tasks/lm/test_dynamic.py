@@ -117,31 +117,31 @@ def literal_rms(lr, decay, epsilon, statistics, shares=None):
 
 
 @pytest.mark.parametrize("rule_name", ["sgd", "rms"])
-@pytest.mark.parametrize("place", [1, 3, 4, 5, 6, 8, 9, 12, 17, 18])
-def test_no_score_depends_on_later_tokens(rule_name, place):
-    model, stream = make_model(), text(19)
-    rule = make_rule(rule_name, model)
-    before = dynamic_log_probs(model, stream, rule, SEGMENT)
-    for shift in range(1, VOCABULARY):
-        changed = stream.clone()
-        changed[place:] = (changed[place:] + shift) % VOCABULARY
-        after = dynamic_log_probs(model, changed, rule, SEGMENT)
-        # Score i is that of token i + 1.
-        assert torch.equal(after[: place - 1], before[: place - 1])
-        assert not torch.equal(after[place - 1 :], before[place - 1 :])
+def test_no_score_depends_on_later_tokens(rule_name):
+    for place in (1, 3, 4, 5, 6, 8, 9, 12, 17, 18):
+        model, stream = make_model(), text(19)
+        rule = make_rule(rule_name, model)
+        before = dynamic_log_probs(model, stream, rule, SEGMENT)
+        for shift in range(1, VOCABULARY):
+            changed = stream.clone()
+            changed[place:] = (changed[place:] + shift) % VOCABULARY
+            after = dynamic_log_probs(model, changed, rule, SEGMENT)
+            # Score i is that of token i + 1.
+            assert torch.equal(after[: place - 1], before[: place - 1])
+            assert not torch.equal(after[place - 1 :], before[place - 1 :])
 
 
 @pytest.mark.parametrize("rule_name", ["sgd", "rms"])
-@pytest.mark.parametrize("place", [1, 4, 5, 6, 8, 9, 12, 18])
-def test_the_probabilities_of_all_words_at_a_place_add_up_to_one(rule_name, place):
-    # If a score saw its own token, each word would be scored by weights that have learnt it.
-    model, stream = make_model(), text(19)
-    rule = make_rule(rule_name, model)
-    total = 0.0
-    for word in range(VOCABULARY):
-        stream[place] = word
-        total += dynamic_log_probs(model, stream, rule, SEGMENT)[place - 1].exp().item()
-    assert total == pytest.approx(1, abs=1e-12)
+def test_the_probabilities_of_all_words_at_a_place_add_up_to_one(rule_name):
+    for place in (1, 4, 5, 6, 8, 9, 12, 18):
+        # If a score saw its own token, each word would be scored by weights that have learnt it.
+        model, stream = make_model(), text(19)
+        rule = make_rule(rule_name, model)
+        total = 0.0
+        for word in range(VOCABULARY):
+            stream[place] = word
+            total += dynamic_log_probs(model, stream, rule, SEGMENT)[place - 1].exp().item()
+        assert total == pytest.approx(1, abs=1e-12)
 
 
 @pytest.mark.parametrize("rule_name", ["sgd", "rms"])
@@ -167,14 +167,14 @@ def test_a_token_is_learnt_from_once_its_segment_is_over(rule_name):
 
 
 @pytest.mark.parametrize(("cell", "tied"), KINDS)
-@pytest.mark.parametrize(("lr", "clip"), [(0.3, 0.5), (0.3, 100.0), (0.05, 0), (0.05, None)])
-def test_gradient_descent_is_literally_so(cell, tied, lr, clip):
-    model, stream, norms = make_model(cell, tied), text(23), []
-    expected = literal(model, stream, literal_descent(lr, clip or math.inf, norms))
-    found = dynamic_log_probs(model, stream, GradientDescent(lr, clip), SEGMENT)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-    assert all(norm > 0.5 for norm in norms)  # the first case always clips,
-    assert all(norm < 100 for norm in norms)  # the second never
+def test_gradient_descent_is_literally_so(cell, tied):
+    for lr, clip in ((0.3, 0.5), (0.3, 100.0), (0.05, 0), (0.05, None)):
+        model, stream, norms = make_model(cell, tied), text(23), []
+        expected = literal(model, stream, literal_descent(lr, clip or math.inf, norms))
+        found = dynamic_log_probs(model, stream, GradientDescent(lr, clip), SEGMENT)
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+        assert all(norm > 0.5 for norm in norms)  # the first case always clips,
+        assert all(norm < 100 for norm in norms)  # the second never
 
 
 def test_gradients_divided_by_how_often_a_word_is_read():
@@ -202,24 +202,24 @@ def test_root_mean_square_is_literally_so(cell, tied, decay, epsilon, capped):
 
 
 @pytest.mark.parametrize("rule_name", ["sgd", "rms"])
-@pytest.mark.parametrize("segment", [1, 2, 5, 21, 22, 23, 50])
-def test_every_length_of_segment(rule_name, segment):
-    model, stream = make_model(), text(23)
-    rule = make_rule(rule_name, model)
-    step = (
-        literal_descent(rule.lr, rule.clip)
-        if isinstance(rule, GradientDescent)
-        else literal_rms(rule.lr, rule.decay, rule.epsilon, rule.statistics)
-    )
-    counted = []
-    found = dynamic_log_probs(model, stream, rule, segment, counted.append)
-    expected = literal(model, stream, step, segment)
-    torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
-    assert sum(counted) == len(found) == 22
-    assert len(counted) == math.ceil(22 / segment)
-    if segment >= 22:
-        static = target_log_probs(model, stream)
-        torch.testing.assert_close(found, static, rtol=1e-12, atol=1e-12)
+def test_every_length_of_segment(rule_name):
+    for segment in (1, 2, 5, 21, 22, 23, 50):
+        model, stream = make_model(), text(23)
+        rule = make_rule(rule_name, model)
+        step = (
+            literal_descent(rule.lr, rule.clip)
+            if isinstance(rule, GradientDescent)
+            else literal_rms(rule.lr, rule.decay, rule.epsilon, rule.statistics)
+        )
+        counted = []
+        found = dynamic_log_probs(model, stream, rule, segment, counted.append)
+        expected = literal(model, stream, step, segment)
+        torch.testing.assert_close(found, expected, rtol=1e-10, atol=1e-10)
+        assert sum(counted) == len(found) == 22
+        assert len(counted) == math.ceil(22 / segment)
+        if segment >= 22:
+            static = target_log_probs(model, stream)
+            torch.testing.assert_close(found, static, rtol=1e-12, atol=1e-12)
 
 
 @pytest.mark.parametrize("rule_name", ["sgd", "rms"])
