@@ -2,25 +2,20 @@
 
 One safetensors file. Its metadata has one entry, `bayesrnn`, a JSON manifest with a checksum of
 itself: format and version, what the writer has to say about the network, and for each tensor its
-shape, the type of its values, its encoding, how many entries were kept, and the sha256 of each of
-its parts. The parts of a tensor are arrays with one axis:
+shape, the type of its values, how many entries were kept, and the sha256 of each of its parts. The
+parts of a tensor are arrays with one axis:
 
     <name>.values     the kept entries, in order
-    <name>.scales     int8 only: what 1 stands for, for each row (a vector is one row)
-    <name>.index      which entries were kept, of the rows and columns that are left
-    <name>.rows       a bit for each row, set if it is left; without it all are
-    <name>.columns    the same for the columns
+    <name>.scales     int8 only: what 1 stands for, for each row of which something was kept
+                      (a vector is one row)
+    <name>.mask       a bit for each entry, set if it was kept, compressed by zlib; without it all
+                      were kept
 
-An index is a bitmap; or gaps: before each kept entry a byte for how many were dropped since the one
-before, where 255 stands for 255 dropped ones and no entry; or holes, the same the other way round:
-gaps between the dropped entries. `dense` has no index. Of all ways, that with the fewest bytes is
-taken, those of bits for rows and columns and of scales counted.
+Files of version 1 tell in another way where the values belong, see `compression.version_1`.
 """
 
-import hashlib
-import json
 import math
-import struct
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,22 +27,25 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesrnn.compression.masks import DENSE, Bits, Bytes, decoded_mask, encoded_mask, unpacked
+from bayesrnn.compression.manifest import (
+    KEY,
+    LONGEST_HEADER,
+    manifest_text,
+    read_manifest,
+    sha256,
+)
+from bayesrnn.compression.version_1 import mask_of_version_1
 from bayesrnn.durable import write_durably
 from bayesrnn.errors import CheckpointError, ConfigError
 
 #: The types that the values in a file can have; float32 is exact.
-VALUES = ("float32", "float16", "int8")
-
-_FORMAT, _VERSION, _KEY = "bayesrnn-compact", 1, "bayesrnn"
-
-#: The longest header that safetensors reads.
-_LONGEST_HEADER = 100_000_000
+VALUE_TYPES = ("float32", "float16", "int8")
 
 #: A file may stand for so many weights in any case, and for more if it is as large as that takes.
 _WEIGHTS, _WEIGHTS_PER_BYTE = 2**28, 1024
 
 Array = NDArray[Any]
+Bits = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -103,8 +101,8 @@ def write_compact(
         up the gain is float16 then, and so is a vector without a mask.
     about: anything that JSON can say.
     """
-    if values not in VALUES:
-        raise ConfigError(f"the values are to be {values!r}; there are: {', '.join(VALUES)}")
+    if values not in VALUE_TYPES:
+        raise ConfigError(f"the values are to be {values!r}; there are: {', '.join(VALUE_TYPES)}")
     for name in kept:
         if name not in weights:
             raise ConfigError(
@@ -127,13 +125,13 @@ def write_compact(
         parts |= {f"{name}.{part}": array for part, array in made.items()}
         dense += 4 * matrix.size
     try:
-        manifest = _manifest({"about": dict(about), "tensors": entries})
+        manifest = manifest_text({"about": dict(about), "tensors": entries})
     except (TypeError, ValueError, RecursionError) as error:
         raise ConfigError(
             f"what is said about the network cannot be written as JSON: {error}"
         ) from None
-    data: bytes = safetensors.numpy.save(parts, {_KEY: manifest})
-    if len(manifest) > _LONGEST_HEADER // 4 or dense // 4 > _most_weights(len(data)):
+    data: bytes = safetensors.numpy.save(parts, {KEY: manifest})
+    if len(manifest) > LONGEST_HEADER // 4 or dense // 4 > _most_weights(len(data)):
         raise ConfigError(f"{path} would not be readable: there are too many weights or words")
     write_durably(path, data)
     sizes = {True: 0, False: 0}
@@ -144,7 +142,7 @@ def write_compact(
 
 def read_compact(path: Path) -> Compact:
     """Read a file of `write_compact`, after its sizes and checksums were found right."""
-    data, content = _read(path)
+    data, content = read_manifest(path)
     try:
         parts: dict[str, Array] = safetensors.numpy.load(data)
     except Exception as error:
@@ -153,17 +151,6 @@ def read_compact(path: Path) -> Compact:
         return _decode_all(content, parts, _most_weights(len(data)))
     except (LookupError, TypeError, ValueError, AttributeError, RuntimeError) as error:
         raise CheckpointError(f"{path} is damaged: {_line(error)}; write it again") from None
-
-
-def is_compact(path: Path) -> bool:
-    """Whether a file says that it is a compact one; reading it tells whether it is whole."""
-    try:
-        if not path.is_file():
-            return False
-        with path.open("rb") as file:
-            return _KEY in _metadata(file.read(8), file.read, path.stat().st_size)
-    except (OSError, ValueError, RecursionError):
-        return False
 
 
 # Writing
@@ -230,18 +217,14 @@ def _encode(
     name: str, matrix: NDArray[np.float32], mask: Bits | None, kind: str
 ) -> tuple[dict[str, Any], dict[str, Array]]:
     """A tensor's entry in the manifest, and its parts."""
-    if mask is None:
-        kept, encoding, places = np.ones(matrix.shape, np.bool_), DENSE, dict[str, Bytes]()
-    else:
-        kept, (encoding, places) = mask, encoded_mask(mask, 4 if kind == "int8" else 0)
+    kept = np.ones(matrix.shape, np.bool_) if mask is None else mask
     values: Array = matrix[kept]
     if not np.isfinite(values).all():
         raise ConfigError(f"{name} holds a NaN or an infinity; give a network of numbers")
-    parts: dict[str, Array] = dict(places)
+    parts: dict[str, Array] = {} if kept.all() else {"mask": _compressed(kept)}
     if kind == "int8":
         scales, values = _quantised(matrix, kept)
-        rows = places.get("rows")
-        parts["scales"] = scales if rows is None else scales[unpacked(rows, len(scales))]
+        parts["scales"] = scales[kept.any(axis=1)]
     elif kind == "float16":
         with np.errstate(over="ignore"):
             values = values.astype(np.float16)
@@ -250,12 +233,18 @@ def _encode(
     parts["values"] = values
     entry = {
         "values": kind,
-        "encoding": encoding,
         "pruned": mask is not None,
         "kept": int(values.size),
-        "parts": {part: _sha256(array) for part, array in parts.items()},
+        "parts": {part: sha256(array) for part, array in parts.items()},
     }
     return entry, parts
+
+
+def _compressed(kept: Bits) -> NDArray[np.uint8]:
+    """A bit for each entry, packed by zlib; Z_FILTERED fits bits without a pattern best."""
+    packer = zlib.compressobj(9, zlib.DEFLATED, 15, 9, zlib.Z_FILTERED)
+    packed = packer.compress(np.packbits(kept, bitorder="little").tobytes()) + packer.flush()
+    return np.frombuffer(packed, np.uint8)
 
 
 def _quantised(
@@ -270,88 +259,12 @@ def _quantised(
     return scales, multiples.astype(np.int8)
 
 
-def _manifest(content: dict[str, Any]) -> str:
-    """The one way to write a manifest, so that every changed value can be found."""
-    content = json.loads(_canonical({"format": _FORMAT, "version": _VERSION, **content}))
-    checksum = hashlib.sha256(_canonical(content).encode()).hexdigest()
-    return _canonical({"content": content, "checksum": checksum})
-
-
-def _canonical(value: Any) -> str:
-    return json.dumps(value, separators=(",", ":"), allow_nan=False, ensure_ascii=False)
-
-
-def _sha256(array: Array) -> str:
-    return hashlib.sha256(array.tobytes()).hexdigest()
-
-
 def _most_weights(size: int) -> int:
     """How many weights a file of this size may stand for: a lie must not fill the memory."""
     return max(_WEIGHTS, _WEIGHTS_PER_BYTE * size)
 
 
 # Reading
-
-
-def _read(path: Path) -> tuple[bytes, dict[str, Any]]:
-    """The bytes of a file, and the content of its manifest."""
-    try:
-        if not path.exists():
-            raise CheckpointError(f"{path} is missing; give a file of `bayesrnn prune --out`")
-        if not path.is_file():
-            raise CheckpointError(f"{path} is not a file; give one of `bayesrnn prune --out`")
-        with path.open("rb") as file:
-            size = path.stat().st_size
-            # The whole file is read only if its beginning says that it is one of ours.
-            start = file.read(8)
-            manifest = _metadata(start, file.read, size).get(_KEY)
-            file.seek(0)
-            if not isinstance(manifest, str):
-                raise ValueError
-            data = file.read()
-    except OSError as error:
-        raise CheckpointError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError):
-        raise CheckpointError(
-            f"{path} is damaged, or not a compact file; give one of `bayesrnn prune --out`, or the "
-            "folder of a run"
-        ) from None
-    return data, _content(path, manifest)
-
-
-def _metadata(start: bytes, read: Any, size: int) -> dict[str, Any]:
-    """The metadata of a safetensors file of this size that begins with these 8 bytes."""
-    if len(start) < 8:
-        raise ValueError("the file is too short")
-    (length,) = struct.unpack("<Q", start)
-    if length > min(_LONGEST_HEADER, size - 8):
-        raise ValueError("the header is longer than the file")
-    header = json.loads(read(length).decode())
-    metadata = header.get("__metadata__") if isinstance(header, dict) else None
-    return metadata if isinstance(metadata, dict) else {}
-
-
-def _content(path: Path, manifest: str) -> dict[str, Any]:
-    try:
-        content = json.loads(manifest)["content"]
-        kind, version, about = content["format"], content["version"], content["about"]
-        checksum = hashlib.sha256(_canonical(content).encode()).hexdigest()
-        intact = json.loads(manifest)["checksum"] == checksum and isinstance(about, dict)
-    except (ValueError, LookupError, TypeError, RecursionError):
-        kind, version, intact = _FORMAT, _VERSION, False
-    if kind != _FORMAT:
-        raise CheckpointError(f"{path} is not a compact file; give one of `bayesrnn prune --out`")
-    if not intact:
-        raise CheckpointError(
-            f"{path} is damaged: its manifest does not match its checksum; write it again"
-        )
-    if version != _VERSION:
-        raise CheckpointError(
-            f"{path} has format version {version!r}; this bayesrnn reads version {_VERSION}, so "
-            "take a newer one, or write the file again"
-        )
-    assert isinstance(content, dict)
-    return content
 
 
 def _decode_all(content: dict[str, Any], parts: dict[str, Array], most: int) -> Compact:
@@ -369,7 +282,8 @@ def _decode_all(content: dict[str, Any], parts: dict[str, Array], most: int) -> 
     if max([sum(map(math.prod, shapes)), *(n for shape in shapes for n in shape)]) > most:
         raise ValueError("it claims to have more weights than such a file can have")
     for name, entry in own.items():
-        matrix, mask = _decode(name, entry, {p: parts[f"{name}.{p}"] for p in entry["parts"]})
+        own_parts = {part: parts[f"{name}.{part}"] for part in entry["parts"]}
+        matrix, mask = _decode(name, entry, own_parts, content["version"])
         weights[name] = torch.from_numpy(matrix).view(entry["shape"])
         if entry["pruned"]:
             kept[name] = torch.from_numpy(mask).view(entry["shape"])
@@ -387,38 +301,61 @@ def _shape(entry: dict[str, Any]) -> list[int]:
 
 
 def _decode(
-    name: str, entry: dict[str, Any], parts: dict[str, Array]
+    name: str, entry: dict[str, Any], parts: dict[str, Array], version: int
 ) -> tuple[NDArray[np.float32], Bits]:
     """The dense matrix and its mask."""
     kind = entry["values"]
-    types = {"values": kind, "scales": "float32", "index": "u1", "rows": "u1", "columns": "u1"}
-    if kind not in VALUES:
+    if kind not in VALUE_TYPES:
         raise ValueError(f"{name} has values of an unknown type")
+    types = {"values": kind, "scales": "float32"}
     for part, array in parts.items():
-        if array.ndim != 1 or array.dtype != np.dtype(types[part]):
+        if array.ndim != 1 or array.dtype != np.dtype(types.get(part, "u1")):
             raise ValueError(f"{name} has {part} of a wrong type")
-        if _sha256(array) != entry["parts"][part]:
+        if sha256(array) != entry["parts"][part]:
             raise ValueError(f"the {part} of {name} do not match their checksum")
     shape = _matrix_shape(_shape(entry))
-    rows, columns = (
-        unpacked(parts[part], size) if part in parts else np.ones(size, np.bool_)
-        for part, size in zip(("rows", "columns"), shape, strict=True)
-    )
-    left = decoded_mask(name, entry["encoding"], parts.get("index"), rows.sum() * columns.sum())
-    if not left.sum() == entry["kept"] == len(parts["values"]):
+    if version == 1:
+        mask = mask_of_version_1(entry["encoding"], parts, shape)
+    else:
+        mask = _decompressed(parts["mask"], shape) if "mask" in parts else np.ones(shape, np.bool_)
+    if not mask.sum() == entry["kept"] == len(parts["values"]):
         raise ValueError(f"{name} has not as many values as entries that were kept")
-    mask = np.zeros(shape, np.bool_)
-    mask[np.ix_(rows, columns)] = left.reshape(rows.sum(), columns.sum())
     values = parts["values"].astype(np.float32)
     if kind == "int8":
-        if len(parts["scales"]) != rows.sum():
-            raise ValueError(f"{name} has not one scale for each row")
-        scales = np.zeros(shape[0], np.float32)
-        scales[rows] = parts["scales"]
-        values *= scales[np.nonzero(mask)[0]]
+        with np.errstate(over="ignore", invalid="ignore"):
+            values *= _scales(name, parts["scales"], mask)[np.nonzero(mask)[0]]
+    if not np.isfinite(values).all():
+        raise ValueError(f"{name} holds a NaN or an infinity")
     matrix = np.zeros(shape, np.float32)
     matrix[mask] = values
     return matrix, mask
+
+
+def _decompressed(packed: Array, shape: tuple[int, int]) -> Bits:
+    """What `_compressed` was given; it may not grow beyond what the shape says."""
+    size = math.prod(shape)
+    expected = -(-size // 8)
+    unpacker = zlib.decompressobj()
+    try:
+        bits = unpacker.decompress(packed.tobytes(), expected + 1)
+    except zlib.error as error:
+        raise ValueError(f"a mask cannot be unpacked: {error}") from None
+    if len(bits) != expected or not unpacker.eof or unpacker.unused_data:
+        raise ValueError("a mask has not one bit for each weight")
+    flat = np.unpackbits(np.frombuffer(bits, np.uint8), count=size, bitorder="little")
+    return flat.astype(np.bool_).reshape(shape)
+
+
+def _scales(name: str, given: NDArray[np.float32], mask: Bits) -> NDArray[np.float32]:
+    """The scale of each row, from those of all rows (version 1) or of those that are left."""
+    left = np.asarray(mask.any(axis=1))
+    if len(given) == len(left):
+        return given
+    if len(given) != left.sum():
+        raise ValueError(f"{name} has not one scale for each row")
+    scales = np.zeros(len(left), np.float32)
+    scales[left] = given
+    return scales
 
 
 def _line(error: Exception) -> str:

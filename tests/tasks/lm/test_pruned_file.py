@@ -11,7 +11,7 @@ import pytest
 import torch
 
 from bayesrnn.cli.main import main
-from bayesrnn.compression.file import VALUES, read_compact, write_compact
+from bayesrnn.compression.file import VALUE_TYPES, read_compact, write_compact
 from bayesrnn.compression.pruning import without
 from bayesrnn.compression.ranking import Ranking, magnitude, signal_to_noise
 from bayesrnn.core.bayesian import Bayesian
@@ -97,8 +97,8 @@ def test_the_file_is_the_masked_network(all_runs, written, name):
 
 @pytest.mark.parametrize("name", ["bbb", "plain", "tied"])
 def test_the_loss_is_shown(all_runs, written, program, tmp_path, name):
-    said = {values: written(name, values)[1] for values in VALUES}
-    sizes = [said[values]["file"]["bytes"] for values in VALUES]
+    said = {values: written(name, values)[1] for values in VALUE_TYPES}
+    sizes = [said[values]["file"]["bytes"] for values in VALUE_TYPES]
     data = [size["values"] + size["indices"] for size in sizes]
     assert data[0] > data[1] > data[2]
     text = masked(all_runs[name]).corpus().valid
@@ -176,7 +176,7 @@ def test_commands_take_the_file(all_runs, written, program, name):
 
 
 @pytest.mark.parametrize("fraction", [0, 1])
-@pytest.mark.parametrize("values", VALUES)
+@pytest.mark.parametrize("values", VALUE_TYPES)
 def test_nothing_and_all_dropped(runs, program, tmp_path, fraction, values):
     path = tmp_path / "file"
     code, out, errors = program(

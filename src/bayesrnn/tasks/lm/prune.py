@@ -9,7 +9,8 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from bayesrnn.compression.file import VALUES, is_compact, write_compact
+from bayesrnn.compression.file import VALUE_TYPES, write_compact
+from bayesrnn.compression.manifest import is_compact
 from bayesrnn.compression.patterns import matrices, patterns
 from bayesrnn.compression.pruning import dropped_weights, without
 from bayesrnn.compression.ranking import Ranking, at_random, magnitude, signal_to_noise
@@ -72,7 +73,7 @@ def _require_out(
 ) -> None:
     """Refuse a file that cannot be written, or of a network that nothing tells, before the work."""
     if out is None:
-        if settings.values != VALUES[0]:
+        if settings.values != VALUE_TYPES[0]:
             raise ConfigError(f"--values is {settings.values}, but there is no --out; give a file")
         if settings.fine_tune:
             raise ConfigError(

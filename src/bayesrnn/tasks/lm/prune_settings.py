@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass
 
-from bayesrnn.compression.file import VALUES
+from bayesrnn.compression.file import VALUE_TYPES
 from bayesrnn.data.files import SPLITS
 from bayesrnn.errors import ConfigError
 from bayesrnn.runs.options import number_list
@@ -28,7 +28,7 @@ class PruneSettings:
     fraction: float | None = None
     only: tuple[str, ...] = ()
     per_tensor: bool = False
-    values: str = VALUES[0]
+    values: str = VALUE_TYPES[0]
     fine_tune: int = 0
     fine_tune_lr: float = 0.1
     split: str = "valid"
@@ -59,8 +59,8 @@ class PruneSettings:
             raise ConfigError(f"--fine-tune is {self.fine_tune}; it has to be 0 (none) or more")
         if not 0 < self.fine_tune_lr < math.inf:
             raise ConfigError(f"--fine-tune-lr is {self.fine_tune_lr:g}; it has to be above 0")
-        if self.values not in VALUES:
-            raise ConfigError(f"--values is {self.values}; there are: {', '.join(VALUES)}")
+        if self.values not in VALUE_TYPES:
+            raise ConfigError(f"--values is {self.values}; there are: {', '.join(VALUE_TYPES)}")
         if self.split not in SPLITS:
             raise ConfigError(f"--split is {self.split}; there are: {', '.join(SPLITS)}")
         if self.streams < 1:
