@@ -2,7 +2,6 @@
 
 import multiprocessing
 import statistics
-import sys
 import tempfile
 import time
 from collections.abc import Callable, Sequence
@@ -17,6 +16,7 @@ from bayesrnn.errors import ConfigError, MissingExtraError
 from bayesrnn.methods import METHODS
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.runs.start import make_trainer
+from bayesrnn.studies.resident import resident_megabytes
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.task import LanguageModelTask
 from bayesrnn.training.process import keep_freed_memory
@@ -135,24 +135,12 @@ def _peak_memory(name: str, make_step: MakeStep, threads: int) -> float:
     """Megabytes that training needs at its peak; runs in a process of its own."""
     keep_freed_memory()
     torch.set_num_threads(threads)
-    before = _resident_peak()
+    before = resident_megabytes(peak=True)
     with tempfile.TemporaryDirectory() as folder:
         step = make_step(name, Path(folder))
         for _ in range(4):
             step()
-    return _resident_peak() - before
-
-
-def _resident_peak() -> float:
-    """The largest resident memory of this process so far, in megabytes."""
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(x for x in status.read_text().splitlines() if x.startswith("VmHWM"))
-        return int(line.split()[1]) / 1024
-    import resource
-
-    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return peak / 2**20 if sys.platform == "darwin" else peak / 1024
+    return resident_megabytes(peak=True) - before
 
 
 def _print(result: dict[str, dict[str, Any]], steps: int) -> None:

@@ -1,16 +1,10 @@
 """Speed and memory of pruned language models, against dense ones on the same machine."""
 
-import contextlib
-import ctypes
-import gc
 import multiprocessing
-import os
 import statistics
-import subprocess
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, Literal
 
 import torch
@@ -19,18 +13,19 @@ from torch import nn
 from bayesrnn.errors import ConfigError
 from bayesrnn.progress import progress_bar
 from bayesrnn.studies.bench import BATCH, UNROLL, VOCABULARY
+from bayesrnn.studies.resident import resident_megabytes
 from bayesrnn.tasks.lm.model import LanguageModel
 from bayesrnn.tasks.lm.sparse import sparse_language_model
 
 FRACTIONS = (0.0, 0.8, 0.95)
 
 #: The dense network, and the sparse one for what it may prefer.
-Form = Literal["dense", "memory", "speed"]
-FORMS: tuple[Form, ...] = ("dense", "memory", "speed")
+BenchedForm = Literal["dense", "memory", "speed"]
+FORMS: tuple[BenchedForm, ...] = ("dense", "memory", "speed")
 
 
 @dataclass(frozen=True)
-class Network:
+class ModelSize:
     """Sizes of the language model."""
 
     vocabulary: int = VOCABULARY
@@ -39,7 +34,7 @@ class Network:
 
 
 @dataclass(frozen=True)
-class Reading:
+class Workload:
     """How text is read: `calls` of the network, each with `words` of each of some streams."""
 
     name: str
@@ -53,16 +48,16 @@ class Reading:
         return self.words * self.streams * self.calls
 
 
-READINGS = (
-    Reading("word by word", 1, 1, calls=10),
-    Reading("one stream", 100, 1),
-    Reading("batch", UNROLL, BATCH),
+WORKLOADS = (
+    Workload("word by word", 1, 1, calls=10),
+    Workload("one stream", 100, 1),
+    Workload("batch", UNROLL, BATCH),
 )
 
 Result = dict[str, dict[str, dict[str, dict[str, float]]]]
 
 
-def bench_pruned(steps: int, threads: int | None = None, network: Network | None = None) -> Result:
+def bench_pruned(steps: int, threads: int | None = None, size: ModelSize | None = None) -> Result:
     """Time per word and memory of dense and sparse inference, by what is dropped and is read.
 
     The three forms take turns, so that a busy moment of the machine hits all alike; the median
@@ -73,39 +68,41 @@ def bench_pruned(steps: int, threads: int | None = None, network: Network | None
         raise ConfigError(f"--steps is {steps}; it has to be 2 or more")
     if threads is not None:
         torch.set_num_threads(threads)
-    network = network or Network()
+    size = size or ModelSize()
     result: Result = {}
-    widest = {reading.streams: reading for reading in READINGS}  # the longest of as many streams
+    widest = {
+        workload.streams: workload for workload in WORKLOADS
+    }  # the longest of as many streams
     processes = len(widest) * (1 + len(FRACTIONS) * (len(FORMS) - 1))
-    turns = len(READINGS) * len(FRACTIONS) * (steps + 1)
+    turns = len(WORKLOADS) * len(FRACTIONS) * (steps + 1)
     with progress_bar(processes + turns, " turns", "measuring") as bar:
-        dense = {n: _apart(network, 0.0, "dense", each, bar) for n, each in widest.items()}
+        dense = {n: _apart(size, 0.0, "dense", each, bar) for n, each in widest.items()}
         for fraction in FRACTIONS:
             rows = result[f"{fraction:.0%}"] = {}
             memory = {n: {"dense": megabytes} for n, megabytes in dense.items()}
-            for streams, reading in widest.items():
+            for streams, workload in widest.items():
                 for form in FORMS[1:]:
-                    memory[streams][form] = _apart(network, fraction, form, reading, bar)
-            for reading in READINGS:
-                held = memory[reading.streams]
-                seconds = _seconds(network, fraction, reading, steps, bar)
-                rows[reading.name] = {
+                    memory[streams][form] = _apart(size, fraction, form, workload, bar)
+            for workload in WORKLOADS:
+                held = memory[workload.streams]
+                seconds = _seconds(size, fraction, workload, steps, bar)
+                rows[workload.name] = {
                     form: {
                         "ratio": seconds["dense"] / seconds[form],
                         "memory_ratio": held[form] / held["dense"],
-                        "seconds_per_word": seconds[form] / reading.read,
+                        "seconds_per_word": seconds[form] / workload.read,
                         "megabytes": held[form],
                     }
                     for form in FORMS
                 }
-    _print(result, network, steps)
+    _print(result, size, steps)
     return result
 
 
 def _seconds(
-    network: Network, fraction: float, reading: Reading, steps: int, bar: Any
+    size: ModelSize, fraction: float, workload: Workload, steps: int, bar: Any
 ) -> dict[str, float]:
-    runs = {form: make_reader(network, fraction, form, reading) for form in FORMS}
+    runs = {form: make_reader(size, fraction, form, workload) for form in FORMS}
     times: dict[str, list[float]] = {form: [] for form in FORMS}
     for turn in range(steps + 1):
         for form, run in runs.items():
@@ -118,13 +115,13 @@ def _seconds(
 
 
 def make_reader(
-    network: Network, fraction: float, form: Form, reading: Reading
+    size: ModelSize, fraction: float, form: BenchedForm, workload: Workload
 ) -> Callable[[], None]:
     """A function that reads random words with a network that has lost this share of its weights."""
-    model = make_model(network, fraction, form, reading.streams)
+    model = make_model(size, fraction, form)
     generator = torch.Generator().manual_seed(1)
-    shape = (reading.calls, reading.words, reading.streams)
-    text = torch.randint(network.vocabulary, shape, generator=generator)
+    shape = (workload.calls, workload.words, workload.streams)
+    text = torch.randint(size.vocabulary, shape, generator=generator)
 
     @torch.no_grad()
     def read() -> None:
@@ -135,69 +132,56 @@ def make_reader(
     return read
 
 
-def make_model(network: Network, fraction: float, form: Form, streams: int) -> nn.Module:
+def make_model(size: ModelSize, fraction: float, form: BenchedForm) -> nn.Module:
     """A language model with random weights, of which the smallest are dropped."""
-    dense = LanguageModel(network.vocabulary, network.hidden, network.layers).eval()
+    dense = LanguageModel(size.vocabulary, size.hidden, size.layers).eval()
     bound = 0.05
     dense.initialise(bound, torch.Generator().manual_seed(1))
     with torch.no_grad():
         for weight in dense.parameters():
             if weight.dim() > 1:  # uniform, so the smallest tenth lies within a tenth of the bound
                 weight.mul_(weight.abs() >= fraction * bound)
-    return dense if form == "dense" else sparse_language_model(dense, streams, form)
+    return dense if form == "dense" else sparse_language_model(dense, form)
 
 
-def _apart(network: Network, fraction: float, form: Form, reading: Reading, bar: Any) -> float:
+def _apart(
+    size: ModelSize, fraction: float, form: BenchedForm, workload: Workload, bar: Any
+) -> float:
     """`resident_growth` in a process of its own."""
     with multiprocessing.get_context("spawn").Pool(1) as pool:
-        arguments = (network, fraction, form, reading, torch.get_num_threads())
+        arguments = (size, fraction, form, workload, torch.get_num_threads())
         found = pool.apply(resident_growth, arguments)
     bar.update()
     return found
 
 
 def resident_growth(
-    network: Network, fraction: float, form: Form, reading: Reading, threads: int
+    size: ModelSize, fraction: float, form: BenchedForm, workload: Workload, threads: int
 ) -> float:
     """Megabytes that this process holds more once it has made a network and read with it."""
     torch.set_num_threads(threads)
-    small = Network(vocabulary=50, hidden=20, layers=network.layers)
+    small = ModelSize(vocabulary=50, hidden=20, layers=size.layers)
     for each in FORMS:  # what the libraries set up once is no part of a network
-        make_reader(small, 0.5, each, reading)()
-    before = _resident()
-    read = make_reader(network, fraction, form, reading)
+        make_reader(small, 0.5, each, workload)()
+    before = resident_megabytes()
+    read = make_reader(size, fraction, form, workload)
     read()
     read()
-    return _resident() - before
+    return resident_megabytes() - before
 
 
-def _resident() -> float:
-    """The resident memory of this process now, in megabytes, without what was freed."""
-    gc.collect()
-    with contextlib.suppress(OSError, AttributeError):
-        ctypes.CDLL(None).malloc_trim(0)  # glibc alone has it
-    status = Path("/proc/self/status")
-    if status.exists():
-        line = next(x for x in status.read_text().splitlines() if x.startswith("VmRSS"))
-        return int(line.split()[1]) / 1024
-    shown = subprocess.run(
-        ["ps", "-o", "rss=", "-p", str(os.getpid())], check=True, capture_output=True, text=True
-    )
-    return int(shown.stdout) / 1024
-
-
-def _print(result: Result, network: Network, steps: int) -> None:
-    reads = "; ".join(f"{r.name}: {r.streams} x {r.words * r.calls} words" for r in READINGS)
+def _print(result: Result, size: ModelSize, steps: int) -> None:
+    reads = "; ".join(f"{r.name}: {r.streams} x {r.words * r.calls} words" for r in WORKLOADS)
     print(
-        f"reading with an LSTM of {network.layers}x{network.hidden}, {network.vocabulary:,} words, "
+        f"reading with an LSTM of {size.layers}x{size.hidden}, {size.vocabulary:,} words, "
         f"{torch.get_num_threads()} threads, median of {steps} interleaved turns\n{reads}"
     )
     print(f"{'dropped':9}{'':14}{'':8}{'speed':>8}{'memory':>8}{'us/word':>9}{'MB':>7}")
-    for fraction, readings in result.items():
-        for reading, forms in readings.items():
+    for fraction, workloads in result.items():
+        for workload, forms in workloads.items():
             for form, row in forms.items():
                 print(
-                    f"{fraction:9}{reading:14}{form:8}{row['ratio']:7.2f}x"
+                    f"{fraction:9}{workload:14}{form:8}{row['ratio']:7.2f}x"
                     f"{row['memory_ratio']:7.2f}x{row['seconds_per_word'] * 1e6:9.0f}"
                     f"{row['megabytes']:7.0f}"
                 )

@@ -304,15 +304,3 @@ def test_sparse_products_stay_within_their_arrays(compiled):
         compiled.sparse_product(starts, columns, values, x[1:-1], guarded[1:-1])
         assert (guarded[1:-1] == 3).all()
         assert (guarded[[0, -1]] == 9).all()
-
-
-@pytest.mark.parametrize("kind", [torch.uint16, torch.int32])
-def test_sparse_rows(kind, compiled):
-    dense = torch.arange(12.0).view(4, 3) % 5
-    indices = torch.tensor([3, 0, 3])
-    out = torch.full((3, 3), 7.0)
-    compiled.sparse_rows(*compressed(dense, kind), indices, out)
-    assert torch.equal(out, dense[indices])
-    for wrong in (-1, 4):
-        with pytest.raises(IndexError, match="0 to 3"):
-            compiled.sparse_rows(*compressed(dense, kind), torch.tensor([0, 1, wrong]), out)

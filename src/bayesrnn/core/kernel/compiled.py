@@ -49,11 +49,9 @@ class Kernel:
         self._langevin.argtypes = (n, i, p, p, p, f, f, f, f, f, _Word, _Word)
         self._average = library.average
         self._average.argtypes = (n, i, i, p, f, p, p)
-        self._sparse_product, self._sparse_rows = library.sparse_product, library.sparse_rows
+        self._sparse_product = library.sparse_product
         self._sparse_product.argtypes = (n, i, i, i, p, p, n, p, p, p, n, p)
-        self._sparse_rows.argtypes = (i, i, i, p, p, p, n, p, p)
-        for function in (self._sparse_product, self._sparse_rows):
-            function.restype = n
+        self._sparse_product.restype = n
         for function in (self._draw, self._sharpen_gradient, self._langevin, self._average):
             function.restype = None
         for function in (self._gradient, self._normal, self._sum_of_squares, self._sharpen):
@@ -192,18 +190,6 @@ class Kernel:
         )
         if failed:
             raise MemoryError(f"no memory for {batch} x {width} numbers")
-
-    def sparse_rows(
-        self, starts: Tensor, columns: Tensor, values: Tensor, indices: Tensor, out: Tensor
-    ) -> None:
-        """Fill the rows of `out` with these rows (int64) of a sparse matrix kept by rows."""
-        failed = self._sparse_rows(
-            *(len(starts) - 1, out.shape[1], indices.numel(), indices.data_ptr()),
-            *(starts.data_ptr(), columns.data_ptr(), columns.dtype is torch.int32),
-            *(values.data_ptr(), out.data_ptr()),
-        )
-        if failed:
-            raise IndexError(f"an index is not from 0 to {len(starts) - 2}")
 
     def sum_of_squares(self, tensor: Tensor) -> float:
         """See `core.arithmetic.sum_of_squares`."""

@@ -571,17 +571,3 @@ int32_t sparse_product(int32_t threads, int64_t rows, int64_t width, int64_t bat
     free(turned);
     return 0;
 }
-
-/* out[n] = the row indices[n] of the matrix, dense. Gives 0, or 1 where there is no such row. */
-int32_t sparse_rows(int64_t rows, int64_t width, int64_t count, const int64_t *restrict indices,
-                    const int64_t *restrict starts, const void *restrict columns, int32_t wide,
-                    const float *restrict values, float *restrict out) {
-    memset(out, 0, count * width * sizeof(float));
-    for (int64_t n = 0; n < count; n++) {
-        if (indices[n] < 0 || indices[n] >= rows) return 1;
-        float *row = out + n * width;
-        for (int64_t k = starts[indices[n]]; k < starts[indices[n] + 1]; k++)
-            row[wide ? ((const int32_t *)columns)[k] : ((const uint16_t *)columns)[k]] = values[k];
-    }
-    return 0;
-}
