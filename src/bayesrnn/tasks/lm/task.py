@@ -10,17 +10,13 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bayesrnn.compression.file import read_compact
 from bayesrnn.core.init import relative
 from bayesrnn.data.batches import Batch, TrainingBatches
 from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
-from bayesrnn.errors import BayesRNNError, CheckpointError, ConfigError
-from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.evaluation import EvaluationSettings
-from bayesrnn.runs.load import choose_device, load_run
-from bayesrnn.runs.options import from_toml
+from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import PERPLEXITY, Measure, Task
 from bayesrnn.tasks.lm import ENTRY
 from bayesrnn.tasks.lm.config import LanguageModelConfig, resolve_language_model
@@ -28,7 +24,7 @@ from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.evaluate import TextEvaluation, TextOptions, TextRow, evaluate_text, row_text
 from bayesrnn.tasks.lm.likelihood import likelihood
 from bayesrnn.tasks.lm.model import LanguageModel
-from bayesrnn.tasks.lm.sparse import sparse_language_model
+from bayesrnn.tasks.lm.pruned import load_pruned
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel, corpus_of
 from bayesrnn.uncertainty.likelihood import Likelihood
 
@@ -136,7 +132,7 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
             that were dropped where leaving them out is faster.
         """
         if path.is_file():
-            return _load_compact(path, checkpoint, device, for_inference)
+            return load_pruned(path, checkpoint, device, for_inference)
         return load_run(self, path, checkpoint, device, TrainedLanguageModel)
 
     def evaluate(
@@ -186,50 +182,6 @@ class LanguageModelProblem:
         """The likelihood of the validation text with the mean weights."""
         found = likelihood(self.method, self.net, self.valid, streams=VALIDATION_STREAMS)
         return {"perplexity": found.perplexity, "nll": found.nll}
-
-
-def _load_compact(
-    path: Path, checkpoint: str, device: str, for_inference: bool
-) -> TrainedLanguageModel:
-    """The network of a file of `prune --out`: one set of weights, so it predicts like `plain`."""
-    compact = read_compact(path)
-    about = compact.about
-    config_text, files, step = (about.get(name) for name in ("config", "files", "step"))
-    if (
-        about.get("task") != LanguageModelTask.name
-        or not isinstance(config_text, str)
-        or not isinstance(files, dict)
-        or not isinstance(files.get(VOCABULARY_FILE), str)
-        or not isinstance(step, int)
-    ):
-        raise CheckpointError(
-            f"{path} has weights, but not the settings and the words of a language model; give a "
-            "file of `bayesrnn prune --out`"
-        )
-    if checkpoint not in ("best", "last", str(step)):
-        raise ConfigError(
-            f"--checkpoint is {checkpoint}, but {path} has one network only, that of step {step}; "
-            "leave it out"
-        )
-    task, plain = LanguageModelTask(), METHODS["plain"]
-    try:
-        trained_as = task.resolve({}, from_toml(config_text, f"the configuration in {path}"))
-        config = replace(trained_as, method=plain.name, kl_weighting="uniform", options={})
-        with torch.device("meta"):  # before memory is taken for a network that does not fit
-            expected = _network(config, files).state_dict()
-    except (BayesRNNError, ValueError, RuntimeError) as error:
-        raise CheckpointError(f"the network of {path} cannot be made: {error}") from None
-    shapes = {name: weight.shape for name, weight in compact.weights.items()}
-    if shapes != {name: weight.shape for name, weight in expected.items()}:
-        raise CheckpointError(f"the weights of {path} do not fit its configuration")
-    streams = RandomStreams(config.seed)
-    method = plain(plain.options_type(), streams)
-    net = task.build(config, files, method, streams)
-    net.load_state_dict(compact.weights)
-    place = choose_device(device)
-    if for_inference and place.type == "cpu" and isinstance(net, LanguageModel):
-        net = sparse_language_model(net, prefer="speed")
-    return TrainedLanguageModel(path, config, method, net.to(place), step, place, files)
 
 
 def _network(config: LanguageModelConfig, files: Mapping[str, str]) -> LanguageModel:
