@@ -55,7 +55,13 @@ def make_run(tmp_path: Path) -> MakeRun:
             **changes,
         }
         lines = [f"{key} = {json.dumps(value)}" for key, value in values.items()]
-        lines = [f"corpus = [{json.dumps(corpus)}]", *lines, "", "[options]", OPTIONS[method]]
+        lines = [
+            f"corpus = [{json.dumps(corpus)}]",
+            *lines,
+            "",
+            "[options]",
+            OPTIONS.get(method, ""),
+        ]
         (run / "config.toml").write_text("\n".join(lines))
         records: list[dict[str, Any]] = []
         for epoch, perplexity in enumerate(valid, start=1):

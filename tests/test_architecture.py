@@ -24,6 +24,7 @@ PACKAGE = ROOT / "src" / "bayesrnn"
 # A room may import itself and every room on a line above its own. "" is the package's own __init__.
 LEVELS = (
     ("errors",),
+    ("options",),
     ("durable", "progress", "random"),
     ("core", "nn", "data", "report"),
     ("methods",),

@@ -268,8 +268,9 @@ def test_the_options_are_those_of_ensemble_and_base():
     }
     options = kind(base="dropout", dropout=0.3)
     assert options.base_options() == METHODS["dropout"].options_type(0.3)
-    assert Ensemble.trains_like({"base": "bbb"}) == "bbb"
-    assert Ensemble.trains_like({}) == EnsembleOptions().base == "plain"
+    assert Ensemble.recipe_names({"base": "sharpened"}) == ["ensemble", "sharpened", "bbb"]
+    assert Ensemble.recipe_names({}) == ["ensemble", "plain"]
+    assert EnsembleOptions().base == "plain"
     assert Ensemble.options_for({})().members == 5
     with pytest.raises(ConfigError, match="--dropout is 1"):
         kind(base="dropout", dropout=1.0)
@@ -279,7 +280,7 @@ def test_the_options_are_those_of_ensemble_and_base():
 def test_what_cannot_be_a_base_is_refused(base):
     for use in (
         lambda: Ensemble.options_for({"base": base}),
-        lambda: Ensemble.trains_like({"base": base}),
+        lambda: Ensemble.recipe_names({"base": base}),
         lambda: EnsembleOptions(base=base),
     ):
         with pytest.raises(ConfigError, match=r"--base is .*there are: plain, dropout"):

@@ -37,6 +37,30 @@ def test_a_run_is_summarised(make_run: MakeRun) -> None:
             'prior = "mixture"\nprior_per = "weight"\nkl_weight = 0.5',
             "seed 3, 1 epoch, mixture prior per weight, KL weight 0.5",
         ),
+        (
+            "sharpened",
+            'prior = "mixture"\nprior_per = "row"\nkl_weight = 0.1\nsigma0 = 0.02',
+            "seed 3, 1 epoch, mixture prior per row, sigma0 0.02, KL weight 0.1",
+        ),
+        (
+            "variational-dropout",
+            'dropout = 0.5\nembedding_dropout = 0.1\ngates = "untied"\nlength_scale = 0.75',
+            "seed 3, 1 epoch, dropout 0.5, embedding dropout 0.1, length scale 0.75, untied gates",
+        ),
+        ("dropconnect", "weight_dropout = 0.5", "seed 3, 1 epoch, weight dropout 0.5"),
+        (
+            "psgld",
+            "prior_sigma = 0.5\ntemperature = 0.001\nmemory = 0.99",
+            "seed 3, 1 epoch, temperature 0.001, prior sigma 0.5",
+        ),
+        (
+            "ensemble",
+            'base = "bbb"\nmembers = 3\nprior = "gaussian"',
+            "seed 3, 1 epoch, 3 x bbb, gaussian prior",
+        ),
+        ("bbb", 'prior = "mixture"\nof_another_version = 3', "seed 3, 1 epoch, mixture prior"),
+        ("of-another-version", "dropout = 0.5", "seed 3, 1 epoch"),
+        ("ensemble", 'base = "of-another-version"\nmembers = 3', "seed 3, 1 epoch"),
     ],
 )
 def test_settings_that_must_be_said(

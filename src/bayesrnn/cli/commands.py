@@ -7,11 +7,12 @@ from typing import Annotated, Any, Literal
 import tyro
 
 from bayesrnn.errors import ConfigError
+from bayesrnn.options import flag
 from bayesrnn.runs.arguments import Checkpoint, Device, JsonFile, RunOrFile, Seed, Segment
 from bayesrnn.runs.compare import compare
 from bayesrnn.runs.evaluate import describe, evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings
-from bayesrnn.runs.options import flag, refuse_given
+from bayesrnn.runs.options import refuse_given
 from bayesrnn.runs.output import write_json
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.tasks import TASKS, task_of

@@ -12,7 +12,6 @@ from bayesrnn.methods.base import (
     Network,
     Objective,
     Outcome,
-    option,
 )
 from bayesrnn.methods.bbb import BayesByBackprop
 from bayesrnn.methods.dropconnect import DropConnect
@@ -56,5 +55,4 @@ __all__ = [
     "Network",
     "Objective",
     "Outcome",
-    "option",
 ]

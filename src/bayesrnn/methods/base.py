@@ -6,7 +6,7 @@ method only through this protocol.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple
 
@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from typing_extensions import TypeVar
 
 from bayesrnn.core.init import Scale
+from bayesrnn.options import CheckedOptions, options_of
 from bayesrnn.random import RandomStreams
 
 #: Anything that is called like the module that a task made.
@@ -91,11 +92,6 @@ class Hints:
     after_dropout: tuple[str, ...] = ()
 
 
-def option(default: Any, help: str, choices: Collection[str] = ()) -> Any:
-    """A field of an options dataclass, with the line that `--help` shows for it."""
-    return field(default=default, metadata={"help": help, "choices": tuple(choices)})
-
-
 _NORMALISING = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
 
 
@@ -112,7 +108,7 @@ def not_weights(module: nn.Module) -> list[nn.Parameter]:
     ]
 
 
-Options = TypeVar("Options")
+Options = TypeVar("Options", bound=CheckedOptions)
 #: The network that a method builds, and is given from then on.
 Net = TypeVar("Net", bound=nn.Module, default=Any)
 
@@ -124,7 +120,9 @@ class Method(ABC, Generic[Options, Net]):
     name: ClassVar[str]
     summary: ClassVar[str]
     #: A frozen dataclass of `option` fields: the method's options on the command line.
-    options_type: ClassVar[type]
+    options_type: ClassVar[type[CheckedOptions]]
+    #: The method whose recipes suit this one where a task has none for it.
+    trains_like: ClassVar[str | None] = None
     #: What the one network that stands for all is, in words.
     mean_label: ClassVar[str] = "mean weights"
     #: Whether how the weights are updated is part of the method: `optimiser` then makes the one
@@ -136,16 +134,29 @@ class Method(ABC, Generic[Options, Net]):
         self.streams = streams
 
     @classmethod
-    def options_for(cls, values: Mapping[str, Any]) -> type:
+    def options_for(cls, values: Mapping[str, Any]) -> type[CheckedOptions]:
         """The options dataclass, where it depends on the options given."""
         del values
         return cls.options_type
 
     @classmethod
-    def trains_like(cls, values: Mapping[str, Any]) -> str:
-        """The name of the method whose recipes suit this one, given its options."""
+    def recipe_names(cls, values: Mapping[str, Any]) -> list[str]:
+        """The methods whose recipes suit this one, given its options; the most fitting first."""
         del values
-        return cls.name
+        return [cls.name, *([cls.trains_like] if cls.trains_like else [])]
+
+    @classmethod
+    def words(cls, values: Mapping[str, Any]) -> list[str]:
+        """What tables say of the options of a run; what only a few runs change comes last."""
+        stated = options_of(cls.options_for(values))
+        ordered = sorted(stated, key=lambda item: not item.shown_default)
+        return [said for item in ordered if (said := item.words(values))]
+
+    @classmethod
+    def rounds_for(cls, values: Mapping[str, Any]) -> int:
+        """How many times the whole course of training is gone through, given the options."""
+        del values
+        return 1
 
     @abstractmethod
     def build(self, module: nn.Module, hints: Hints) -> nn.Module:
@@ -176,7 +187,7 @@ class Method(ABC, Generic[Options, Net]):
     @property
     def rounds(self) -> int:
         """Number of training rounds."""
-        return 1
+        return self.rounds_for(vars(self.options))
 
     def begin_round(self, net: Net, number: int) -> None:
         """Called before each epoch of a round; rounds are counted from 0."""

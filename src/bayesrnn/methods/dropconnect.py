@@ -8,19 +8,22 @@ from torch.nn import functional as F
 
 from bayesrnn.core.functional import run_with
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective, option
-from bayesrnn.methods.dropout import require_rate
+from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective
+from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import RandomStreams
 
 
 @dataclass(frozen=True)
-class DropConnectOptions:
+class DropConnectOptions(CheckedOptions):
     """Options of dropconnect."""
 
-    weight_dropout: float = option(0.5, "share of the recurrent weights that is dropped")
-
-    def __post_init__(self) -> None:
-        require_rate(self, "weight_dropout")
+    weight_dropout: float = option(
+        0.5,
+        "share of the recurrent weights that is dropped",
+        ge=0,
+        lt=1,
+        shown="weight dropout {}",
+    )
 
 
 class DropConnect(Method[DropConnectOptions, nn.Module]):

@@ -6,19 +6,22 @@ from typing import Any, ClassVar
 from torch import nn
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective, option
+from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective
 from bayesrnn.nn.dropout import dropping
+from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import RandomStreams
 
 
+def dropout_rate() -> Any:
+    """The option of all methods that drop units."""
+    return option(0.5, "share of the units that is dropped", ge=0, lt=1, shown="dropout {}")
+
+
 @dataclass(frozen=True)
-class DropoutOptions:
+class DropoutOptions(CheckedOptions):
     """Options of dropout."""
 
-    dropout: float = option(0.5, "share of the units that is dropped")
-
-    def __post_init__(self) -> None:
-        require_rate(self, "dropout")
+    dropout: float = dropout_rate()
 
 
 class Dropout(Method[DropoutOptions, nn.Module]):
@@ -77,15 +80,6 @@ def with_passing_masks(net: nn.Module, seed: int) -> Network:
             return net(*args, **kwargs)
 
     return network
-
-
-def require_rate(options: Any, *names: str) -> None:
-    """Refuse kl_scale of what is dropped that are none; one that was left out is None."""
-    for name in names:
-        rate = getattr(options, name)
-        if rate is not None and not 0 <= rate < 1:
-            flag = f"--{name.replace('_', '-')}"
-            raise ConfigError(f"{flag} is {rate:g}; it has to be at least 0 and below 1")
 
 
 def no_place_for_dropout() -> ConfigError:

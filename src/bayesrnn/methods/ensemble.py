@@ -23,9 +23,8 @@ from bayesrnn.methods.base import (
     Network,
     Objective,
     Outcome,
-    option,
 )
-from bayesrnn.methods.variational import require
+from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import RandomStreams
 
 #: The entry of a carried state that holds the states of all members.
@@ -33,17 +32,22 @@ _STATES = "members"
 
 
 @dataclass(frozen=True)
-class EnsembleOptions:
+class EnsembleOptions(CheckedOptions):
     """Options of an ensemble; those of its base come beside them."""
 
-    base: str = option("plain", "method that trains each member; its own options can be given, too")
-    members: int = option(5, "networks in the ensemble")
+    base: str = option(
+        "plain",
+        "method that trains each member; its own options can be given, too",
+        shown=lambda options: f"{options.get('members')} x {options['base']}",
+    )
+    members: int = option(5, "networks in the ensemble", ge=2)
     side_by_side: bool = option(
         False, "train all members on each minibatch, instead of one member after the other"
     )
 
     def __post_init__(self) -> None:
-        require(self, ("members",), at_least=2)
+        _base_type(self.base)
+        super().__post_init__()
         self.base_options()
 
     def base_options(self) -> Any:
@@ -84,7 +88,7 @@ class Ensemble(Method[EnsembleOptions, Members]):
         self.bases = [base(own, RandomStreams(seed)) for seed in seeds]
 
     @classmethod
-    def options_for(cls, values: Mapping[str, Any]) -> type:
+    def options_for(cls, values: Mapping[str, Any]) -> type[CheckedOptions]:
         """The ensemble's options and those of the base that is named."""
         base = _base_type(values.get("base", EnsembleOptions.base)).options_type
         hints = get_type_hints(base)
@@ -99,9 +103,16 @@ class Ensemble(Method[EnsembleOptions, Members]):
         )
 
     @classmethod
-    def trains_like(cls, values: Mapping[str, Any]) -> str:
-        """The base."""
-        return _base_type(values.get("base", EnsembleOptions.base)).name
+    def recipe_names(cls, values: Mapping[str, Any]) -> list[str]:
+        """Those of the base, unless there is one for ensembles."""
+        base = _base_type(values.get("base", EnsembleOptions.base))
+        return [cls.name, *base.recipe_names(values)]
+
+    @classmethod
+    def rounds_for(cls, values: Mapping[str, Any]) -> int:
+        """One for each member, unless they are trained side by side."""
+        members = int(values.get("members", EnsembleOptions.members))
+        return 1 if values.get("side_by_side") else members
 
     def build(self, module: nn.Module, hints: Hints) -> Members:
         """The base's network around the module, and around copies that start anew."""
@@ -149,11 +160,6 @@ class Ensemble(Method[EnsembleOptions, Members]):
         """Those of all members."""
         pairs = zip(self.bases, net.members, strict=True)
         return [parameter for base, member in pairs for parameter in base.undecayed(member)]
-
-    @property
-    def rounds(self) -> int:
-        """One for each member, unless they are trained side by side."""
-        return 1 if self.options.side_by_side else len(self.bases)
 
     def begin_round(self, net: Members, number: int) -> None:
         """The next member's turn."""

@@ -21,6 +21,7 @@ class GaussianDropout(Masking[MaskOptions]):
     name: ClassVar[str] = "gaussian-dropout"
     summary: ClassVar[str] = "Gaussian noise on units, held over a sequence (Kingma et al. 2015)"
     options_type: ClassVar[type] = MaskOptions
+    trains_like: ClassVar[str] = "variational-dropout"
 
     @property
     def rates(self) -> Rates:

@@ -25,33 +25,31 @@ from bayesrnn.core.init import absolute
 from bayesrnn.core.kernel.reference import inverse_softplus
 from bayesrnn.core.priors import Gaussian
 from bayesrnn.errors import ConfigError, MissingExtraError
-from bayesrnn.methods.base import Hints, KLScale, MinibatchLoss, Network, Objective, option
-from bayesrnn.methods.variational import WithPosterior, require
+from bayesrnn.methods.base import Hints, KLScale, MinibatchLoss, Network, Objective
+from bayesrnn.methods.variational import WithPosterior
+from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import RandomStreams
 
 
 @dataclass(frozen=True)
-class IvonOptions:
+class IvonOptions(CheckedOptions):
     """The prior, and how the Hessian is estimated."""
 
-    prior_sigma: float = option(1.0, "standard deviation of the weights' Gaussian prior")
+    prior_sigma: float = option(
+        1.0, "standard deviation of the weights' Gaussian prior", gt=0, shown="prior sigma {}"
+    )
     hess_init: float = option(
-        1.0, "initial Hessian; with it a step is --lr times the gradient, as in gradient descent"
+        1.0,
+        "initial Hessian; with it a step is --lr times the gradient, as in gradient descent",
+        gt=0,
     )
-    beta1: float = option(0.9, "share of the gradient's running mean that a step leaves as it is")
-    beta2: float = option(0.99995, "share of the Hessian that a step leaves as it is")
+    beta1: float = option(
+        0.9, "share of the gradient's running mean that a step leaves as it is", ge=0, lt=1
+    )
+    beta2: float = option(0.99995, "share of the Hessian that a step leaves as it is", ge=0, lt=1)
     clip_radius: float | None = option(
-        None, "largest step of a weight, before --lr, in either direction (default: no limit)"
+        None, "largest step of a weight, before --lr, in either direction (default: no limit)", gt=0
     )
-
-    def __post_init__(self) -> None:
-        require(self, ("prior_sigma", "hess_init"), above=0)
-        for name in ("beta1", "beta2"):
-            if not 0 <= getattr(self, name) < 1:
-                value = getattr(self, name)
-                raise ConfigError(f"--{name} is {value:g}; it has to be at least 0 and below 1")
-        if self.clip_radius is not None:
-            require(self, ("clip_radius",), above=0)
 
 
 class Ivon(WithPosterior[IvonOptions]):

@@ -15,36 +15,37 @@ from torch import nn
 from bayesrnn.core.langevin import Langevin
 from bayesrnn.core.norms import total_norm
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective, option
+from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective
 from bayesrnn.methods.snapshots import Snapshots
-from bayesrnn.methods.variational import require
+from bayesrnn.options import CheckedOptions, option
 
 
 @dataclass(frozen=True)
-class LangevinOptions:
+class LangevinOptions(CheckedOptions):
     """Prior, noise, and which weights are kept."""
 
-    prior_sigma: float = option(1.0, "standard deviation of the weights' Gaussian prior")
     temperature: float = option(
-        1.0, "factor on the variance of the noise: 1 samples the posterior, less a colder one"
+        1.0,
+        "factor on the variance of the noise: 1 samples the posterior, less a colder one",
+        ge=0,
+        shown="temperature {}",
     )
-    burn_in: float = option(0.5, "share of training before weights are kept to predict with")
+    prior_sigma: float = option(
+        1.0, "standard deviation of the weights' Gaussian prior", gt=0, shown="prior sigma {}"
+    )
+    burn_in: float = option(
+        0.5, "share of training before weights are kept to predict with", ge=0, lt=1
+    )
     snapshots: int = option(
         10,
         "sets of weights to keep at most, the latest; each checkpoint on the disk holds them all",
+        ge=1,
     )
     thinning: int | None = option(
-        None, "steps from one kept set of weights to the next (default: spread over what is left)"
+        None,
+        "steps from one kept set of weights to the next (default: spread over what is left)",
+        ge=1,
     )
-
-    def __post_init__(self) -> None:
-        require(self, ("prior_sigma",), above=0)
-        require(self, ("temperature",), at_least=0)
-        require(self, ("snapshots",), at_least=1)
-        if not 0 <= self.burn_in < 1:
-            raise ConfigError(f"--burn-in is {self.burn_in:g}; it has to be at least 0 and below 1")
-        if self.thinning is not None:
-            require(self, ("thinning",), at_least=1)
 
     def is_kept(self, step: int, steps: int) -> bool:
         """Whether the weights after the `step`-th of `steps` updates, counted from 1, are kept."""
@@ -153,17 +154,16 @@ class PreconditionedOptions(LangevinOptions):
     """Options of preconditioned Langevin dynamics, beside those of sgld."""
 
     memory: float = option(
-        0.99, "share of the running mean of squared gradients that a step leaves as it is"
+        0.99,
+        "share of the running mean of squared gradients that a step leaves as it is",
+        ge=0,
+        lt=1,
     )
     damping: float = option(
-        1e-3, "added to the root of that mean: weights without gradients step by --lr over this"
+        1e-3,
+        "added to the root of that mean: weights without gradients step by --lr over this",
+        gt=0,
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, ("damping",), above=0)
-        if not 0 <= self.memory < 1:
-            raise ConfigError(f"--memory is {self.memory:g}; it has to be at least 0 and below 1")
 
 
 class Psgld(LangevinMethod[PreconditionedOptions]):

@@ -7,11 +7,12 @@ from typing import Any, Literal, NamedTuple, TypeVar
 from torch import nn
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective, option
-from bayesrnn.methods.dropout import loss_with_masks, no_place_for_dropout, require_rate
+from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective
+from bayesrnn.methods.dropout import dropout_rate, loss_with_masks, no_place_for_dropout
 from bayesrnn.nn.dropout import dropping
 from bayesrnn.nn.masked import MaskedDropout, MaskedEmbedding, MaskStyle, alike_masks
 from bayesrnn.nn.masked_recurrent import masked_recurrent
+from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import RandomStreams
 
 
@@ -29,24 +30,31 @@ class Rates(NamedTuple):
 
 
 @dataclass(frozen=True)
-class MaskOptions:
+class MaskOptions(CheckedOptions):
     """Options of masks that last for a whole sequence."""
 
-    dropout: float = option(0.5, "share of the units that is dropped")
+    dropout: float = dropout_rate()
     recurrent_dropout: float | None = option(
         None,
         "share of the recurrent connections that is dropped (default: as --dropout; "
         "naive-dropout: 0)",
+        ge=0,
+        lt=1,
+        shown="recurrent dropout {}",
     )
     embedding_dropout: float | None = option(
-        None, "share of the word types that a sequence goes without (default: as --dropout)"
+        None,
+        "share of the word types that a sequence goes without (default: as --dropout)",
+        ge=0,
+        lt=1,
+        shown="embedding dropout {}",
     )
     gates: Literal["tied", "untied"] = option(
-        "tied", "one mask for all gates of a recurrent cell, or one for each"
+        "tied",
+        "one mask for all gates of a recurrent cell, or one for each",
+        shown="{} gates",
+        shown_default=False,
     )
-
-    def __post_init__(self) -> None:
-        require_rate(self, "dropout", "recurrent_dropout", "embedding_dropout")
 
     @property
     def rates(self) -> Rates:
@@ -59,7 +67,7 @@ class MaskOptions:
         )
 
 
-Options = TypeVar("Options")
+Options = TypeVar("Options", bound=CheckedOptions)
 
 
 class Masking(Method[Options, nn.Module]):

@@ -5,21 +5,25 @@ from typing import ClassVar
 
 from torch import nn
 
-from bayesrnn.methods.base import Network, option
-from bayesrnn.methods.dropout import require_rate, with_passing_masks
+from bayesrnn.methods.base import Network
+from bayesrnn.methods.dropout import dropout_rate, with_passing_masks
 from bayesrnn.methods.masking import Masking, Rates
 from bayesrnn.nn.masked import MaskStyle
+from bayesrnn.options import CheckedOptions, option
 
 
 @dataclass(frozen=True)
-class NaiveDropoutOptions:
+class NaiveDropoutOptions(CheckedOptions):
     """Options of naive dropout."""
 
-    dropout: float = option(0.5, "share of the units that is dropped")
-    recurrent_dropout: float = option(0.0, "share of the recurrent connections that is dropped")
-
-    def __post_init__(self) -> None:
-        require_rate(self, "dropout", "recurrent_dropout")
+    dropout: float = dropout_rate()
+    recurrent_dropout: float = option(
+        0.0,
+        "share of the recurrent connections that is dropped",
+        ge=0,
+        lt=1,
+        shown="recurrent dropout {}",
+    )
 
 
 class NaiveDropout(Masking[NaiveDropoutOptions]):
@@ -32,6 +36,7 @@ class NaiveDropout(Masking[NaiveDropoutOptions]):
     name: ClassVar[str] = "naive-dropout"
     summary: ClassVar[str] = "dropout with new masks at every time step"
     options_type: ClassVar[type] = NaiveDropoutOptions
+    trains_like: ClassVar[str] = "dropout"
 
     @property
     def rates(self) -> Rates:

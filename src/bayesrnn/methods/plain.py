@@ -6,10 +6,11 @@ from typing import ClassVar
 from torch import nn
 
 from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective
+from bayesrnn.options import CheckedOptions
 
 
 @dataclass(frozen=True)
-class PlainOptions:
+class PlainOptions(CheckedOptions):
     """Plain training has no options of its own."""
 
 

@@ -12,39 +12,35 @@ from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.norms import total_norm
 from bayesrnn.core.sharpening import Sharpening
 from bayesrnn.core.weights import Weights
-from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Bound, Bounded, Hints, KLScale, MinibatchLoss, Objective, option
-from bayesrnn.methods.variational import PosteriorOptions, Variational, gradient_norm, require
+from bayesrnn.methods.base import Bound, Bounded, Hints, KLScale, MinibatchLoss, Objective
+from bayesrnn.methods.variational import PosteriorOptions, Variational, gradient_norm
+from bayesrnn.options import option
 
 
 @dataclass(frozen=True)
 class SharpenedOptions(PosteriorOptions):
     """Options of posterior sharpening, beside those of Bayes by Backprop."""
 
-    sigma0: float = option(0.02, "standard deviation of sharpened weights around their mean")
+    sigma0: float = option(
+        0.02, "standard deviation of sharpened weights around their mean", gt=0, shown="sigma0 {}"
+    )
     eta_init: float | None = option(
         None, "initial step of each weight down the gradient of the summed loss (default: sigma0^2)"
     )
     eta_lr: float = option(
-        0.002, "learning rate of the steps as a share of --lr; 0 keeps them as they are"
+        0.002, "learning rate of the steps as a share of --lr; 0 keeps them as they are", ge=0
     )
     sharpen_clip: float = option(
-        200.0, "largest norm of the summed loss' gradient that sharpens; 0 for no limit"
+        200.0, "largest norm of the summed loss' gradient that sharpens; 0 for no limit", ge=0
     )
     sharpen_kl_weight: float = option(
         1.0,
         "multiplies the KL of sharpening in training; below 1 the loss is no bound any more",
+        ge=0,
     )
     second_order: bool = option(
         False, "differentiate through the gradient that sharpens as well: slower"
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, ("sigma0",), above=0)
-        require(self, ("eta_lr", "sharpen_clip", "sharpen_kl_weight"), at_least=0)
-        if self.eta_init is not None and not math.isfinite(self.eta_init):
-            raise ConfigError(f"--eta-init is {self.eta_init:g}; it has to be finite")
 
 
 class Sharpened(Variational[SharpenedOptions], Bounded[Bayesian]):
@@ -57,6 +53,7 @@ class Sharpened(Variational[SharpenedOptions], Bounded[Bayesian]):
     name: ClassVar[str] = "sharpened"
     summary: ClassVar[str] = "bbb with posterior sharpening (Fortunato et al. 2017)"
     options_type: ClassVar[type] = SharpenedOptions
+    trains_like: ClassVar[str] = "bbb"
 
     def build(self, module: nn.Module, hints: Hints) -> Bayesian:
         """A posterior over the module's weights, with a step for each."""

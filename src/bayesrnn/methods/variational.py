@@ -1,7 +1,7 @@
 """What the methods with a Gaussian posterior over the weights share."""
 
 import math
-from collections.abc import Iterable
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -13,41 +13,48 @@ from bayesrnn.core.norms import total_norm
 from bayesrnn.core.priors import Gaussian, Grouping, Prior, ScaleMixture
 from bayesrnn.core.sharpening import Sharpening
 from bayesrnn.core.weights import Weights
-from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Hints, Method, Network, not_weights, option
+from bayesrnn.methods.base import Hints, Method, Network, not_weights
+from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import RandomStreams
 
 
+def _prior_words(options: Mapping[str, Any]) -> str:
+    per = f" per {options['prior_per']}" if "prior_per" in options else ""
+    return f"{options['prior']} prior{per * (options['prior'] == 'mixture')}"
+
+
 @dataclass(frozen=True)
-class PosteriorOptions:
+class PosteriorOptions(CheckedOptions):
     """Prior, posterior and draws; the defaults are the authors' recipe."""
 
     prior: Literal["mixture", "gaussian"] = option(
-        "mixture", "prior of the weights: a mixture of two Gaussians, or one Gaussian"
+        "mixture",
+        "prior of the weights: a mixture of two Gaussians, or one Gaussian",
+        shown=_prior_words,
     )
-    prior_pi: float = option(0.25, "mixture prior: share of the wide component")
+    prior_pi: float = option(0.25, "mixture prior: share of the wide component", gt=0, lt=1)
     prior_sigma1: float = option(
-        math.exp(-1), "standard deviation of the prior's wide component (or only one)"
+        math.exp(-1), "standard deviation of the prior's wide component (or only one)", gt=0
     )
     prior_sigma2: float = option(
-        math.exp(-7), "mixture prior: standard deviation of the narrow component"
+        math.exp(-7), "mixture prior: standard deviation of the narrow component", gt=0
     )
     prior_per: Grouping = option(
         "row", "mixture prior: which weights choose their component together"
     )
     sigma_scale: float = option(
-        1.0, "multiplies the recipe's initial standard deviations of the posterior"
+        1.0, "multiplies the recipe's initial standard deviations of the posterior", gt=0
     )
     kl_weight: float = option(
-        1.0, "multiplies the KL divergence; below 1 the posterior is colder than Bayes' rule says"
+        1.0,
+        "multiplies the KL divergence; below 1 the posterior is colder than Bayes' rule says",
+        gt=0,
+        shown="KL weight {}",
+        shown_default=False,
     )
     antithetic: bool = option(
         True, "use each noise for two minibatches in a row, as +eps and -eps: saves half of it"
     )
-
-    def __post_init__(self) -> None:
-        require(self, ("sigma_scale", "kl_weight"), above=0)
-        self.make_prior()
 
     def make_prior(self) -> Prior:
         """The prior that the options describe."""
@@ -56,7 +63,7 @@ class PosteriorOptions:
         return ScaleMixture(self.prior_pi, self.prior_sigma1, self.prior_sigma2, self.prior_per)
 
 
-AnyOptions = TypeVar("AnyOptions")
+AnyOptions = TypeVar("AnyOptions", bound=CheckedOptions)
 Options = TypeVar("Options", bound=PosteriorOptions)
 
 
@@ -135,14 +142,3 @@ def gradient_norm(net: Bayesian, weights: Weights) -> float | None:
     ordinary = [parameter.grad for parameter in net.deterministic_parameters()]
     rest = total_norm([gradient for gradient in ordinary if gradient is not None])
     return math.sqrt(weights.squared_gradient + rest**2)
-
-
-def require(
-    options: Any, names: Iterable[str], above: float = -math.inf, at_least: float = -math.inf
-) -> None:
-    """Refuse options that are not finite, or too small."""
-    for name in names:
-        value = getattr(options, name)
-        if not math.isfinite(value) or value <= above or value < at_least:
-            least = f"above {above:g}" if above > at_least else f"{at_least:g} or more"
-            raise ConfigError(f"--{name.replace('_', '-')} is {value:g}; it has to be {least}")

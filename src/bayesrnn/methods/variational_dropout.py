@@ -9,12 +9,12 @@ from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
 from bayesrnn.core.norms import total_norm
-from bayesrnn.methods.base import Hints, KLScale, MinibatchLoss, Objective, not_weights, option
+from bayesrnn.methods.base import Hints, KLScale, MinibatchLoss, Objective, not_weights
 from bayesrnn.methods.masking import Masking, MaskOptions, Rates
-from bayesrnn.methods.variational import require
 from bayesrnn.nn.dropout import dropout_layers
 from bayesrnn.nn.masked import MaskedEmbedding, MaskStyle
 from bayesrnn.nn.masked_recurrent import MaskedRecurrent
+from bayesrnn.options import option
 
 
 @dataclass(frozen=True)
@@ -22,12 +22,11 @@ class VariationalDropoutOptions(MaskOptions):
     """Options of variational dropout."""
 
     length_scale: float = option(
-        0.75, "l of the prior N(0, 1 / l^2) of the weights, hence their decay; 0 for none"
+        0.75,
+        "l of the prior N(0, 1 / l^2) of the weights, hence their decay; 0 for none",
+        ge=0,
+        shown="length scale {}",
     )
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        require(self, ("length_scale",), at_least=0)
 
 
 class VariationalDropout(Masking[VariationalDropoutOptions]):

@@ -1,10 +1,11 @@
 """Arguments that several commands have, with the line that `--help` shows for each."""
 
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Final, Literal
 
 import tyro
 
+DEVICES: Final = ("auto", "cpu", "cuda", "mps")
 Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(help="folder of a run")]
 RunOrFile = Annotated[
     tyro.conf.Positional[Path], tyro.conf.arg(help="folder of a run, or a file of prune --out")

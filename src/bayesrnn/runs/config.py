@@ -1,86 +1,77 @@
 """The configuration of a run: what every task has, and how what the user gave becomes a whole."""
 
-import math
-from collections.abc import Callable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, TypeVar
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import option
-from bayesrnn.runs.options import check_types, flag, method_options, option_owners, to_toml
+from bayesrnn.options import CheckedOptions, flag, option, options_of, to_toml
+from bayesrnn.runs.arguments import DEVICES
+from bayesrnn.runs.options import method_options, option_owners
 from bayesrnn.training.optimisation import WEIGHTINGS, default_lr
 
 
 @dataclass(frozen=True)
-class TrainingConfig:
+class TrainingConfig(CheckedOptions):
     """The options that do not depend on what is learnt."""
 
     #: The word after `bayesrnn train`.
     task: ClassVar[str]
-    #: Options that may be 0; other numbers have to be above it.
-    may_be_zero: ClassVar[tuple[str, ...]] = ("clip", "weight_decay", "seed")
 
     method: str = option(
         "bbb",
         "how to train; " + "; ".join(f"{name}: {m.summary}" for name, m in METHODS.items()),
-        METHODS,
+        choices=METHODS,
     )
     data_dir: Path | None = option(
         None, "folder with the data sets that have names (default: $BAYESRNN_DATA)"
     )
     epochs: int = option(
-        None, "passes over the data; the recipe's schedule is stretched to fit (default: by recipe)"
+        None,
+        "passes over the data; the recipe's schedule is stretched to fit (default: by recipe)",
+        gt=0,
     )
-    batch_size: int = option(None, "sequences or examples side by side (default: by recipe)")
+    batch_size: int = option(None, "sequences or examples side by side (default: by recipe)", gt=0)
     optimizer: str = option(None, "any optimiser of torch.optim, by name (default: by recipe)")
     lr: float = option(
-        None, "learning rate (default: by recipe; for another optimiser, torch's own)"
+        None, "learning rate (default: by recipe; for another optimiser, torch's own)", gt=0
     )
-    hold_epochs: int = option(None, "epochs at the full learning rate (default: by recipe)")
-    decay: float = option(None, "factor on the learning rate per epoch after (default: by recipe)")
-    weight_decay: float = option(0.0, "weight decay of the optimiser")
-    clip: float = option(None, "largest norm of the gradient, 0 for no limit (default: by recipe)")
+    hold_epochs: int = option(None, "epochs at the full learning rate (default: by recipe)", gt=0)
+    decay: float = option(
+        None, "factor on the learning rate per epoch after (default: by recipe)", gt=0
+    )
+    weight_decay: float = option(0.0, "weight decay of the optimiser", ge=0)
+    clip: float = option(
+        None, "largest norm of the gradient, 0 for no limit (default: by recipe)", ge=0
+    )
     kl_weighting: str = option(
         "uniform",
         "how an epoch's KL is spread over its M minibatches: evenly, or 2^(M-i)/(2^M-1) for the "
         "i-th",
-        WEIGHTINGS,
+        choices=WEIGHTINGS,
     )
-    seed: int = option(1, "root of all randomness")
-    device: str = option("auto", "where to compute", ("auto", "cpu", "cuda", "mps"))
-    threads: int | None = option(None, "processor threads (default: torch's choice)")
-    save_minutes: float = option(10.0, "minutes between checkpoints inside an epoch")
+    seed: int = option(1, "root of all randomness", ge=0)
+    device: str = option("auto", "where to compute", choices=DEVICES)
+    threads: int | None = option(None, "processor threads (default: torch's choice)", gt=0)
+    save_minutes: float = option(10.0, "minutes between checkpoints inside an epoch", gt=0)
     tensorboard: bool = option(False, "also write the curves for TensorBoard (an extra)")
-    options: Mapping[str, Any] = option(None, "the method's own options")
-
-    def __post_init__(self) -> None:
-        check_types(self)
-        if isinstance(self.data_dir, str):  # as a configuration file has it
-            object.__setattr__(self, "data_dir", Path(self.data_dir))
-        for name, value in vars(self).items():
-            if isinstance(value, int | float):
-                zero = name in self.may_be_zero or isinstance(value, bool)
-                if not math.isfinite(value) or value < 0 or (value == 0 and not zero):
-                    least = "0 or more" if zero else "above 0"
-                    raise ConfigError(f"{flag(name)} is {value}; it has to be {least}")
+    #: The method's own options.
+    options: Mapping[str, Any] = field(default_factory=dict)
 
     def to_toml(self) -> str:
         """The configuration as a file that `--config` takes."""
         return to_toml({"task": self.task, **asdict(self)})
 
 
-class Defaults(NamedTuple):
-    """What a recipe says: values for options of the task that were left out, and of the method."""
-
-    values: Mapping[str, Any]
-    options: Mapping[str, Any]
-
-
 @dataclass(frozen=True, kw_only=True)
 class Recipe:
-    """Settings under which a method is known to work."""
+    """Settings under which a method is known to work.
+
+    values: of the task's own options.
+    options: of the method's options, where they differ from its defaults.
+    """
 
     epochs: int
     hold_epochs: int
@@ -89,10 +80,10 @@ class Recipe:
     clip: float = 5.0
     batch_size: int = 20
     optimizer: str = "sgd"
-    #: The method's own options, where they differ from its defaults.
-    options: dict[str, Any] = field(default_factory=dict)
+    values: Mapping[str, Any] = field(default_factory=dict)
+    options: Mapping[str, Any] = field(default_factory=dict)
 
-    def stretched(self: "AnyRecipe", epochs: int) -> "AnyRecipe":
+    def stretched(self, epochs: int) -> "Recipe":
         """The same course in another number of epochs: same share of constant rate, same end."""
         if epochs == self.epochs:
             return self
@@ -101,40 +92,60 @@ class Recipe:
         decay = end ** (1 / max(1, epochs - hold))
         return replace(self, epochs=epochs, hold_epochs=hold, decay=decay)
 
-    def defaults(self, values: Mapping[str, Any], **others: Any) -> Defaults:
-        """What the recipe says in as many epochs as the user wants, and `others`."""
-        epochs = values.get("epochs")
-        recipe = self.stretched(epochs) if isinstance(epochs, int) and epochs > 0 else self
-        settings = asdict(recipe)
-        options = settings.pop("options")
-        return Defaults({**settings, **others}, options)
+    def settings(self) -> dict[str, Any]:
+        """The values of all options but the method's."""
+        made = dict(vars(self))
+        del made["options"]
+        return {**made.pop("values"), **made}
 
 
-AnyRecipe = TypeVar("AnyRecipe", bound=Recipe)
+#: A recipe, or one for each `--size`.
+RecipeBySize = Recipe | Mapping[str, Recipe]
+
+
+@dataclass(frozen=True)
+class Recipes:
+    """The recipes of a task.
+
+    default: for methods without one of their own.
+    by_method: by the name of the method; some train like another one (`Method.recipe_names`).
+    sizes: what each `--size` means by itself, whatever the method.
+    """
+
+    default: RecipeBySize
+    by_method: Mapping[str, RecipeBySize] = field(default_factory=dict)
+    sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
+
+    def find(self, methods: Iterable[str], size: str | None = None) -> Recipe:
+        """The recipe of the first of the methods that has one, or else the default."""
+        fitting = (self.by_method[name] for name in methods if name in self.by_method)
+        found = next(fitting, self.default)
+        recipe = found if isinstance(found, Recipe) else found[str(size)]
+        return replace(recipe, values={**self.sizes.get(str(size), {}), **recipe.values})
+
+
 Config = TypeVar("Config", bound=TrainingConfig)
 
 
 def resolve(
     config_type: type[Config],
-    defaults_for: Callable[[Mapping[str, Any]], Defaults],
+    recipes: Recipes,
     given: Mapping[str, Any],
     file: Mapping[str, Any] | None = None,
 ) -> Config:
-    """A full configuration from what the user gave, a configuration file, and the recipe.
-
-    `defaults_for` finds the recipe from the options known so far.
-    """
+    """A full configuration from what the user gave, a configuration file, and the recipe."""
     values, options = file_entries(config_type, file or {})
     for name, value in given.items():
         (options if option_owners(name) else values)[name] = value
-    known = {item.name: item for item in fields(config_type)}
+    known = {item.name: item for item in options_of(config_type)}
     for name, item in known.items():
-        choices = item.metadata["choices"]
-        if choices and values.setdefault(name, item.default) not in choices:
-            raise ConfigError(f"{flag(name)} is {values[name]!r}; there are: {', '.join(choices)}")
+        if item.choices:
+            item.check(values.setdefault(name, item.default))
     method = METHODS[values["method"]]
-    defaults = defaults_for({**values, "method": method.trains_like(options)})
-    by_recipe = dict(defaults.values)
+    recipe = recipes.find(method.recipe_names(options), values.get("size"))
+    if "epochs" in values:
+        recipe = recipe.stretched(known["epochs"].check(values["epochs"]))
+    by_recipe = recipe.settings()
     if method.own_optimiser:
         by_recipe["optimizer"] = method.name
         _require_own_optimiser(values, method.name)
@@ -144,7 +155,7 @@ def resolve(
     for name, item in known.items():
         if item.default is None and name in by_recipe:
             values.setdefault(name, by_recipe[name])
-    values["options"] = asdict(method_options(values["method"], options, defaults.options))
+    values["options"] = asdict(method_options(values["method"], options, recipe.options))
     if values["kl_weighting"] != known["kl_weighting"].default:
         _require_kl(values)
     return config_type(**values)

@@ -8,9 +8,9 @@ import torch
 from bayesrnn.errors import CheckpointError, ConfigError, RunError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Method
+from bayesrnn.options import from_toml
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import TrainingConfig
-from bayesrnn.runs.options import from_toml
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.run_directory import RunDirectory

@@ -1,43 +1,28 @@
-"""Options: from dataclass fields to the command line, to TOML and back."""
+"""Options on the command line: what `option` fields become there, and those of methods."""
 
-import sys
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import MISSING, Field, field, fields, is_dataclass, make_dataclass
+from dataclasses import field, fields, is_dataclass, make_dataclass
 from pathlib import Path
-from types import NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NamedTuple,
-    TypeVar,
-    get_args,
-    get_origin,
-    get_type_hints,
-)
+from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
 import tyro
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
+from bayesrnn.options import REQUIRED, Option, default_text, flag, options_of
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
+_METAVARS = {int: "N", float: "X", str: "NAME", Path: "PATH"}
 
 Number = TypeVar("Number", int, float)
+Given = dict[str, Any]
 
-_METAVARS = {int: "N", float: "X", str: "NAME", Path: "PATH", tuple[str, ...]: "NAME|PATH ..."}
-#: The kinds of values whose type is checked, in words.
-_KINDS: dict[Any, str] = {
-    bool: "true or false",
-    int: "a whole number",
-    float: "a number",
-    str: "a text",
-    Path: "the path of a folder",
-    tuple[str, ...]: "a text or a list of texts",
-}
+
+class _Argument(NamedTuple):
+    """An option as tyro takes it; its default stands for "not given"."""
+
+    name: str
+    hint: Any
+    default: Any
 
 
 def number_list(
@@ -60,11 +45,6 @@ def name_list(text: str, name: str) -> tuple[str, ...]:
     return names
 
 
-def flag(name: str) -> str:
-    """How an option is written on the command line."""
-    return "--" + name.replace("_", "-")
-
-
 def refuse_given(options: Mapping[str, object], meant_for: str) -> None:
     """Refuse options that the user gave, and not None, to runs that they mean nothing for."""
     given = [flag(name) for name, value in options.items() if value is not None]
@@ -74,54 +54,85 @@ def refuse_given(options: Mapping[str, object], meant_for: str) -> None:
 
 
 def command_line_type(name: str, parts: Iterable[type], description: str) -> type:
-    """A dataclass for the command line with the fields of `parts` and every method's options.
+    """A dataclass for the command line with the options of `parts` and of every method.
 
     All are None unless given (flags: their default), so that a recipe, a configuration file or a
     resumed run can tell what the user asked for from what is left to them.
     """
-    made: dict[str, tuple[str, Any, Any]] = {}
-    for item, hint in (pair for part in parts for pair in _hinted_fields(part)):
-        if item.name != "options":
-            made[item.name] = _argument(item, hint, "")
-    for item, hint, owners in _method_options().values():
-        made[item.name] = _argument(item, hint, f"[{', '.join(owners)}] ", by_recipe=True)
-    return make_dataclass(name, made.values(), namespace={"__doc__": description}, frozen=True)
+    made = _arguments(parts)
+    for item, owners in _method_options().values():
+        made[item.name] = _argument(item, f"[{', '.join(owners)}] ", by_recipe=True)
+    stated = [(one.name, one.hint, field(default=one.default)) for one in made.values()]
+    return make_dataclass(name, stated, namespace={"__doc__": description}, frozen=True)
 
 
-def given_options(parsed: Any) -> dict[str, Any]:
+def given_options(parsed: Any) -> Given:
     """The options that the user gave."""
     values = {item.name: (getattr(parsed, item.name), item.default) for item in fields(parsed)}
     return {name: value for name, (value, default) in values.items() if value != default}
 
 
-def _argument(
-    item: "Field[Any]", hint: Any, prefix: str, by_recipe: bool = False
-) -> tuple[str, Any, Any]:
-    default = _default(item)
-    if by_recipe and default:
-        default = f"{default[:-1]}, or by recipe)"
-    shown = f"{prefix}{item.metadata['help']}{default}"
-    choices = _choices(item, hint)
-    if hint is bool:
-        argument = tyro.conf.arg(help=shown, help_behavior_hint="")
-        return item.name, Annotated[bool, argument], field(default=item.default)
-    if choices:
-        hint, metavar = Literal.__getitem__(choices), f"{{{','.join(choices)}}}"
-    else:
-        kinds = [kind for kind in (hint, *get_args(hint)) if kind in _METAVARS]
-        metavar = _METAVARS[kinds[0]]
-    argument = tyro.conf.arg(help=shown, help_behavior_hint="", metavar=metavar)
-    optional: Any = Annotated[hint | None, argument]
-    return item.name, optional, field(default=None)
+def _arguments(parts: Iterable[type]) -> dict[str, _Argument]:
+    """The options of dataclasses; of one that two of them have, the first is shown."""
+    made: dict[str, _Argument] = {}
+    for item in (item for part in parts for item in _own_first(part)):
+        made.setdefault(item.name, _argument(item))
+    return made
+
+
+def _own_first(options_type: type) -> list[Option]:
+    """The options of a dataclass; its own come before those that it inherited."""
+    bases = [base for base in options_type.__bases__ if is_dataclass(base)]
+    inherited = {item.name for base in bases for item in fields(base)}
+    return sorted(options_of(options_type), key=lambda item: item.name in inherited)
+
+
+def _argument(item: Option, prefix: str = "", by_recipe: bool = False) -> _Argument:
+    spelt: dict[str, Any] = {"help": prefix + _help(item, by_recipe), "help_behavior_hint": ""}
+    if item.flag:
+        spelt["name"] = item.flag
+    if item.kind is bool:
+        return _Argument(item.name, Annotated[bool, tyro.conf.arg(**spelt)], item.default)
+    hint: Any = item.kind
+    metavar = _METAVARS[item.kind]
+    if item.commas:
+        hint, metavar = str, f"{metavar},{metavar},..."
+    elif item.choices:
+        hint, metavar = Literal.__getitem__(item.choices), f"{{{','.join(item.choices)}}}"
+    elif item.is_list:
+        hint = tuple[hint, ...]
+    spelt["metavar"] = item.metavar or metavar
+    if item.positional or item.repeated:
+        mark: Any = tyro.conf.Positional if item.positional else tyro.conf.UseAppendAction
+        hint = mark[hint]
+    marker = tyro.conf.arg(**spelt)
+    if item.is_list and (item.positional or item.repeated):
+        return _Argument(item.name, Annotated[hint, marker], ())
+    if item.default is REQUIRED:
+        return _Argument(item.name, Annotated[hint, marker], REQUIRED)
+    return _Argument(item.name, Annotated[hint | None, marker], None)
+
+
+def _help(item: Option, by_recipe: bool) -> str:
+    """The line of help, with the range where there are two ends to it, and the default."""
+    has_ends = any(
+        None not in (low, high) for low in (item.gt, item.ge) for high in (item.lt, item.le)
+    )
+    default = default_text(item)
+    if default:
+        default = f"default: {default}" + ", or by recipe" * by_recipe
+    added = "; ".join(filter(None, (item.range * has_ends, default)))
+    return f"{item.help} ({added})" if added else item.help
 
 
 def method_options(method: str, values: Mapping[str, Any], recipe: Mapping[str, Any]) -> Any:
     """The options dataclass of a method from `values`, with the recipe's defaults.
 
-    An option that only other methods have is an error, not silence.
+    An option that only other methods have is an error, not silence. A recipe may be that of
+    another method, which has further options.
     """
     options_type = METHODS[method].options_for(values)
-    own = [item.name for item in fields(options_type)]
+    own = [item.name for item in options_of(options_type)]
     for name in values:
         if name not in own:
             owners = option_owners(name)
@@ -131,130 +142,24 @@ def method_options(method: str, values: Mapping[str, Any], recipe: Mapping[str, 
                 f"the method {method} has no option {flag(name)}: {known}; "
                 f"{method}'s own options: {has}"
             )
-    made = {**recipe, **values}
-    _check_types(options_type, made)
-    return options_type(**made)
+    by_recipe = {name: value for name, value in recipe.items() if name in own}
+    return options_type(**{**by_recipe, **values})
 
 
 def option_owners(name: str) -> list[str]:
     """The methods that have an option of this name."""
-    found = _method_options().get(name)
-    return found.owners if found else []
+    return _method_options().get(name, _Owned(None, [])).owners
 
 
-def check_types(config: Any) -> None:
-    """Refuse values of the wrong kind, as a configuration file may hold them."""
-    _check_types(type(config), vars(config))
-
-
-def _check_types(dataclass: type, values: Mapping[str, Any]) -> None:
-    for item, hint in _hinted_fields(dataclass):
-        if item.name not in values:
-            continue
-        value, choices = values[item.name], _choices(item, hint)
-        members = get_args(hint) if isinstance(hint, UnionType) else (hint,)
-        kinds = [kind for kind in members if kind in _KINDS]
-        left_out = value is None and NoneType in members
-        if choices and value not in choices:
-            expected = f"one of {', '.join(choices)}"
-        elif kinds and not left_out and not _is_kind(value, kinds[0]):
-            expected = _KINDS[kinds[0]]
-        else:
-            continue
-        raise ConfigError(f"{flag(item.name)} is {value!r}; it has to be {expected}")
-
-
-def _choices(item: "Field[Any]", hint: Any) -> tuple[str, ...]:
-    """The texts that an option can be, if it cannot be any."""
-    literal = get_args(hint) if get_origin(hint) is Literal else ()
-    choices: tuple[str, ...] = item.metadata["choices"] or literal
-    return choices
-
-
-def _is_kind(value: Any, kind: Any) -> bool:
-    if kind is float:
-        return isinstance(value, int | float) and not isinstance(value, bool)
-    if kind is Path:
-        return isinstance(value, str | Path)
-    if kind in (bool, int, str):
-        return type(value) is kind
-    several = value if isinstance(value, list | tuple) else [value]
-    return all(isinstance(item, str) for item in several)
-
-
-def to_toml(values: Mapping[str, Any]) -> str:
-    """Flat values and tables of flat values as TOML; None is left out."""
-    lines = _toml_lines({n: value for n, value in values.items() if not _table(value)})
-    for name, table in values.items():
-        if _table(table):
-            lines += ["", f"[{name}]", *_toml_lines(table)]
-    return "\n".join(lines) + "\n"
-
-
-def from_toml(text: str, where: str) -> dict[str, Any]:
-    """Read what `to_toml` writes, or what a user wrote like it."""
-    try:
-        values: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where} is not a TOML file: {error}") from None
-    return values
-
-
-def _toml_lines(values: Mapping[str, Any]) -> list[str]:
-    return [f"{name} = {_toml(value)}" for name, value in values.items() if value is not None]
-
-
-def _table(value: Any) -> bool:
-    return isinstance(value, Mapping)
-
-
-def _toml(value: Any) -> str:
-    if isinstance(value, bool):
-        return "true" if value else "false"
-    if isinstance(value, int | float):
-        return repr(value)
-    if isinstance(value, str | Path):
-        escaped = str(value).replace("\\", "\\\\").replace('"', '\\"')
-        controls = {ord(c): f"\\u{ord(c):04x}" for c in map(chr, [*range(32), 127])}
-        return f'"{escaped.translate(controls)}"'
-    if isinstance(value, list | tuple):
-        return f"[{', '.join(map(_toml, value))}]"
-    raise TypeError(f"no TOML for {value!r}")
-
-
-def _hinted_fields(dataclass: type) -> Iterable[tuple["Field[Any]", Any]]:
-    """The fields with their types; a class' own come before those that it inherited."""
-    hints = get_type_hints(dataclass)
-    bases = [base for base in dataclass.__bases__ if is_dataclass(base)]
-    inherited = {item.name for base in bases for item in fields(base)}
-    ordered = sorted(fields(dataclass), key=lambda item: item.name in inherited)
-    return ((item, hints[item.name]) for item in ordered)
-
-
-class _MethodOption(NamedTuple):
-    field: "Field[Any]"
-    hint: Any
+class _Owned(NamedTuple):
+    option: Any
     owners: list[str]
 
 
-def _method_options() -> dict[str, _MethodOption]:
+def _method_options() -> dict[str, _Owned]:
     """The options of all methods by name, each with the methods that have it."""
-    found: dict[str, _MethodOption] = {}
+    found: dict[str, _Owned] = {}
     for name, method in METHODS.items():
-        for item, hint in _hinted_fields(method.options_type):
-            found.setdefault(item.name, _MethodOption(item, hint, [])).owners.append(name)
+        for item in _own_first(method.options_type):
+            found.setdefault(item.name, _Owned(item, [])).owners.append(name)
     return found
-
-
-def _default(item: "Field[Any]") -> str:
-    """The default in words, unless there is none or it goes without saying."""
-    value = item.default
-    if value is MISSING or value is None or value is False:
-        return ""
-    if value is True:
-        value = "yes"
-    elif isinstance(value, float):
-        value = f"{value:.4g}"
-    elif isinstance(value, tuple):
-        value = " ".join(map(str, value))
-    return f" (default: {value})"

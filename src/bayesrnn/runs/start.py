@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -10,11 +10,11 @@ import torch
 from torch import nn
 
 from bayesrnn.errors import ConfigError, Interrupted, MissingExtraError, RunError
-from bayesrnn.methods.base import Method, option
+from bayesrnn.methods.base import Method
+from bayesrnn.options import CheckedOptions, flag, from_toml, option, options_of
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import TrainingConfig, file_entries
 from bayesrnn.runs.load import choose_device, make_method, read_config
-from bayesrnn.runs.options import flag, from_toml
 from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.loop import LoopSettings, Trainer
@@ -28,7 +28,7 @@ _CHANGEABLE = ("epochs", "device", "threads", "save_minutes", "tensorboard", "da
 
 
 @dataclass(frozen=True)
-class RunArguments:
+class RunArguments(CheckedOptions):
     """Which run to start or to continue."""
 
     out: Path | None = option(None, "folder of the run (default: in runs/, named by its options)")
@@ -142,7 +142,7 @@ def _resumed(saved: Config, given: Mapping[str, Any], file: Mapping[str, Any]) -
     values, options = file_entries(type(saved), file)
     wanted = {**values, **options, **given}
     changed = {name: value for name, value in wanted.items() if not _same(value, before.get(name))}
-    for name in [item.name for item in fields(saved) if "auto" in item.metadata["choices"]]:
+    for name in [item.name for item in options_of(type(saved)) if "auto" in item.choices]:
         if name not in _CHANGEABLE and changed.get(name) == "auto":
             del changed[name]  # what was found when the run was started
     for name, value in changed.items():

@@ -8,7 +8,8 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from bayesrnn.errors import RunError
+from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.methods import METHODS
 from bayesrnn.runs.load import read_config
 from bayesrnn.runs.task import Measure, Task, finite_number
 from bayesrnn.training.run_directory import RunDirectory
@@ -107,6 +108,7 @@ def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
     """Summarise the run of a task in a folder; no epoch needs to be finished."""
     run = RunDirectory(path)
     config = _config(task, path)
+    options = config.get("options", {})
     records = run.metrics.read()
     measure = task.measure(run.read_text)
     return RunSummary(
@@ -118,14 +120,14 @@ def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
         vocabulary=_vocabulary(path, task.problem_file, config),
         method=config["method"],
         network=task.network(config),
-        epochs_planned=config["epochs"] * _rounds(config),
+        epochs_planned=config["epochs"] * _rounds(config["method"], options),
         points=_points(records, measure, run.metrics.path),
         results=_results(path / "results"),
         settings=", ".join(
             [
                 f"seed {config['seed']}",
                 _counted(config["epochs"], "epoch"),
-                *_said(config.get("options", {})),
+                *_said(config["method"], options),
             ]
         ),
         items_per_second=_median(
@@ -219,37 +221,17 @@ def joined(value: str | Sequence[Any]) -> str:
     return value if isinstance(value, str) else " ".join(map(str, value))
 
 
-def _rounds(config: Mapping[str, Any]) -> int:
-    """How many times the epochs are gone through: once for each member that has its turn."""
-    options = config.get("options", {})
-    in_turn = config["method"] == "ensemble" and not options.get("side_by_side")
-    return int(options.get("members", 1)) if in_turn else 1
+def _rounds(method: str, options: Mapping[str, Any]) -> int:
+    """How many times the epochs are gone through; once by a method that is not known here."""
+    return METHODS[method].rounds_for(options) if method in METHODS else 1
 
 
-def _said(options: Mapping[str, Any]) -> list[str]:
-    """The options of a method in words, without those that only detail another one."""
-    said = []
-    if "base" in options:
-        said.append(f"{options.get('members')} x {options['base']}")
-    if "prior" in options:
-        grouped = options["prior"] == "mixture" and "prior_per" in options
-        said.append(f"{options['prior']} prior" + f" per {options['prior_per']}" * grouped)
-    if "sigma0" in options:
-        said.append(f"sigma0 {options['sigma0']}")
-    if options.get("kl_weight", 1) != 1:
-        said.append(f"KL weight {options['kl_weight']}")
-    if "dropout" in options:
-        said.append(f"dropout {options['dropout']}")
-    for name in ("recurrent_dropout", "embedding_dropout", "weight_dropout", "length_scale"):
-        if options.get(name) is not None:
-            said.append(f"{name.replace('_', ' ')} {options[name]}")
-    if options.get("gates") == "untied":
-        said.append("untied gates")
-    if "temperature" in options:
-        said.append(f"temperature {options['temperature']}")
-    if "prior_sigma" in options:
-        said.append(f"prior sigma {options['prior_sigma']}")
-    return said
+def _said(method: str, options: Mapping[str, Any]) -> list[str]:
+    """The options of a method in words; nothing where another version may have had others."""
+    try:
+        return METHODS[method].words(options) if method in METHODS else []
+    except ConfigError:
+        return []
 
 
 def _counted(number: int, noun: str) -> str:

@@ -55,7 +55,7 @@ def small_world(tmp_path_factory):
         patch.setenv("BAYESRNN_DATA", str(folder))
         known = corpora._Published("ptb/ptb.{}.txt", (3300, 330, 330), 31)
         patch.setitem(corpora._PUBLISHED, "ptb", known)
-        patch.setitem(recipes.SIZES, "tiny", recipes.Size(hidden=8, layers=1))
+        patch.setitem(recipes.SIZES, "tiny", {"hidden": 8, "layers": 1})
         patch.setattr(reproduce_results, "bench", lambda *_: SPEEDS)
         yield folder
 

@@ -7,7 +7,7 @@ import tyro
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.methods import METHODS
 from bayesrnn.studies.reproduce.options import _SETTINGS, PARTS, PtbOptions
-from bayesrnn.tasks.lm.config import SIZES, recipe_for
+from bayesrnn.tasks.lm.config import RECIPES, SIZES
 from bayesrnn.tasks.lm.task import LanguageModelTask
 
 
@@ -36,7 +36,7 @@ def test_small_is_trained_as_suits_each_and_medium_by_the_recipes():
     assert schedules["bbb"][:2] == (30, 9), "the recipe's 21 of 70, stretched"
     for method in ("plain", "dropout", "bbb"):
         config = LanguageModelTask().resolve(medium.given(method, 1))
-        recipe = recipe_for(method, "medium")
+        recipe = RECIPES.find([method], "medium")
         assert (config.epochs, config.decay) == (recipe.epochs, recipe.decay)
 
 
@@ -45,7 +45,7 @@ def test_epochs_are_for_all_methods():
     for method in ("plain", "dropout", "bbb"):
         config = LanguageModelTask().resolve(request.given(method, 1))
         assert config.epochs == 4
-        assert config.decay == recipe_for(method, "small").stretched(4).decay
+        assert config.decay == RECIPES.find([method], "small").stretched(4).decay
 
 
 def test_what_the_machine_is_goes_along():

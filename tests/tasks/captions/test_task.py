@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -7,16 +8,18 @@ from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import KLScale
+from bayesrnn.options import from_toml
 from bayesrnn.random import RandomStreams
+from bayesrnn.runs.config import resolve
 from bayesrnn.runs.load import make_method
-from bayesrnn.runs.options import from_toml
-from bayesrnn.tasks.captions.config import resolve_captions
+from bayesrnn.tasks.captions.config import RECIPES, CaptionsConfig
 from bayesrnn.tasks.captions.data import CaptionedImages
 from bayesrnn.tasks.captions.likelihood import caption_nll
 from bayesrnn.tasks.captions.task import CaptionsTask
 from bayesrnn.uncertainty.draws import Draws
 
 TASK = CaptionsTask()
+resolve_captions = partial(resolve, CaptionsConfig, RECIPES)
 
 
 def built(method, captions, **options):

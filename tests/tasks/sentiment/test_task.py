@@ -1,4 +1,5 @@
 import math
+from functools import partial
 
 import pytest
 import torch
@@ -8,10 +9,11 @@ from bayesrnn.data.vocabulary import Vocabulary
 from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import KLScale
+from bayesrnn.options import from_toml
 from bayesrnn.random import RandomStreams
+from bayesrnn.runs.config import resolve
 from bayesrnn.runs.load import make_method
-from bayesrnn.runs.options import from_toml
-from bayesrnn.tasks.sentiment.config import resolve_sentiment
+from bayesrnn.tasks.sentiment.config import RECIPES, SentimentConfig
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, Reviews, three_classes
 from bayesrnn.tasks.sentiment.evaluate import (
     RatingRow,
@@ -26,6 +28,7 @@ from bayesrnn.tasks.sentiment.task import SentimentTask, described_reviews
 from bayesrnn.uncertainty.draws import Draws
 
 TARGET = Numbers(mean=3.0, sd=0.5)
+resolve_sentiment = partial(resolve, SentimentConfig, RECIPES)
 
 
 @pytest.mark.parametrize("method", METHODS)

@@ -10,7 +10,8 @@ import tyro
 
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.methods import METHODS
-from bayesrnn.runs.options import flag, name_list, number_list
+from bayesrnn.options import flag
+from bayesrnn.runs.options import name_list, number_list
 
 #: What can be left out.
 PARTS: Final = ("training", "draws", "dynamic", "entropy", "pruning", "bench")

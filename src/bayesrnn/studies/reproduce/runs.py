@@ -7,9 +7,9 @@ from typing import Any
 
 from bayesrnn.errors import BayesRNNError, RunError
 from bayesrnn.methods import METHODS
+from bayesrnn.options import from_toml
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.load import make_method
-from bayesrnn.runs.options import from_toml
 from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import RunSummary, read_summary
 from bayesrnn.studies.reproduce.options import PtbRequest

@@ -8,12 +8,13 @@ import torch
 from torch import Tensor
 
 from bayesrnn.errors import CorpusError, RunError
+from bayesrnn.options import from_toml
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.report.table import Table, distinct_names
-from bayesrnn.runs.options import from_toml
+from bayesrnn.runs.config import resolve
 from bayesrnn.runs.summary import RunSummary
-from bayesrnn.tasks.captions.config import resolve_captions
+from bayesrnn.tasks.captions.config import RECIPES, CaptionsConfig
 from bayesrnn.tasks.captions.data import CaptionedImages, load_flickr8k
 from bayesrnn.tasks.captions.scores import SCALE, CaptionScores, bleu, score_captions
 from bayesrnn.uncertainty.bootstrap import Interval, counts, intervals, resampled
@@ -85,7 +86,8 @@ def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:
     if len(said) == 1:
         return caption_table(said, notes)
     first = summaries[0]
-    config = resolve_captions({}, from_toml(first.config_text, f"{first.path}/config.toml"))
+    file = from_toml(first.config_text, f"{first.path}/config.toml")
+    config = resolve(CaptionsConfig, RECIPES, {}, file)
     try:
         images: CaptionedImages = getattr(load_flickr8k(config.data_dir), _SPLIT)
     except CorpusError as error:

@@ -1,12 +1,11 @@
 """The configuration of a captioner: what the user gives, and what the recipe adds."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from bayesrnn.methods.base import option
 from bayesrnn.nn.recurrent import CELLS
-from bayesrnn.runs.config import Defaults, Recipe, TrainingConfig, resolve
+from bayesrnn.options import option
+from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
 from bayesrnn.tasks.captions.data import FLICKR8K
 
 
@@ -15,35 +14,32 @@ class CaptionsConfig(TrainingConfig):
     """Everything needed to train a captioner, and to train it again."""
 
     task: ClassVar[str] = "captions"
-    may_be_zero: ClassVar[tuple[str, ...]] = (*TrainingConfig.may_be_zero, "init")
 
     data: str = option(
         FLICKR8K,
         "what to learn: flickr8k, 6,000 images with five captions each, in the folder flickr8k of "
         "--data-dir with the features of the images",
-        (FLICKR8K,),
+        choices=(FLICKR8K,),
     )
-    cell: str = option("lstm", "kind of recurrent layer", CELLS)
-    hidden: int = option(512, "units per layer and embedding width")
-    layers: int = option(1, "recurrent layers")
+    cell: str = option("lstm", "kind of recurrent layer", choices=CELLS)
+    hidden: int = option(512, "units per layer and embedding width", gt=0)
+    layers: int = option(1, "recurrent layers", gt=0)
     feature_norm: float = option(
-        None, "the length that an image's features are scaled to (default: by recipe)"
+        None, "the length that an image's features are scaled to (default: by recipe)", gt=0
     )
     init: float = option(
-        None, "initial weights within +- this, 0 for normals by fan-in (default: by recipe)"
+        None, "initial weights within +- this, 0 for normals by fan-in (default: by recipe)", ge=0
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class CaptionRecipe(Recipe):
-    """Settings under which a method is known to train a captioner."""
-
-    feature_norm: float = 10.0
-    init: float = 0.1
-
-
-_PLAIN = CaptionRecipe(
-    epochs=8, hold_epochs=4, decay=0.6, lr=1e-3, batch_size=128, optimizer="adam"
+_PLAIN = Recipe(
+    epochs=8,
+    hold_epochs=4,
+    decay=0.6,
+    lr=1e-3,
+    batch_size=128,
+    optimizer="adam",
+    values={"feature_norm": 10.0, "init": 0.1},
 )
 _DROPOUT = replace(_PLAIN, epochs=10, decay=0.7, lr=2e-3, options={"dropout": 0.5})
 _MASKS = replace(_DROPOUT, options={"dropout": 0.25, "embedding_dropout": 0.1})
@@ -57,26 +53,15 @@ _BBB = replace(
 )
 #: Rates of methods with an optimiser of their own: those of language models, hardly tried here.
 _COLD = {"prior_sigma": 0.5, "temperature": 1e-3}
-_RECIPES = {
-    "dropout": _DROPOUT,
-    "naive-dropout": _DROPOUT,
-    "variational-dropout": _MASKS,
-    "gaussian-dropout": _MASKS,
-    "dropconnect": replace(_DROPOUT, options={}),
-    "bbb": _BBB,
-    "sharpened": _BBB,
-    "sgld": replace(_PLAIN, lr=1.0, options=_COLD),
-    "psgld": replace(_PLAIN, lr=0.01, options={**_COLD, "damping": 0.01}),
-    "ivon": replace(_PLAIN, lr=1.0, clip=10.0, options={"prior_sigma": 0.5}),
-}
-
-
-def resolve_captions(
-    given: Mapping[str, Any], file: Mapping[str, Any] | None = None
-) -> CaptionsConfig:
-    """A full configuration from what the user gave, a configuration file, and the recipe."""
-    return resolve(CaptionsConfig, _defaults, given, file)
-
-
-def _defaults(values: Mapping[str, Any]) -> Defaults:
-    return _RECIPES.get(values["method"], _PLAIN).defaults(values)
+RECIPES = Recipes(
+    default=_PLAIN,
+    by_method={
+        "dropout": _DROPOUT,
+        "variational-dropout": _MASKS,
+        "dropconnect": replace(_DROPOUT, options={}),
+        "bbb": _BBB,
+        "sgld": replace(_PLAIN, lr=1.0, options=_COLD),
+        "psgld": replace(_PLAIN, lr=0.01, options={**_COLD, "damping": 0.01}),
+        "ivon": replace(_PLAIN, lr=1.0, clip=10.0, options={"prior_sigma": 0.5}),
+    },
+)

@@ -6,7 +6,8 @@ from typing import Any, ClassVar
 
 from bayesrnn.data.vocabulary import EOS, UNK
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Bounded, option
+from bayesrnn.methods.base import Bounded
+from bayesrnn.options import option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.runs.evaluation import (

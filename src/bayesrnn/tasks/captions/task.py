@@ -17,6 +17,7 @@ from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabular
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
+from bayesrnn.runs.config import resolve
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.summary import RunSummary
@@ -28,7 +29,7 @@ from bayesrnn.tasks.captions.batches import (
     captions_fingerprint,
 )
 from bayesrnn.tasks.captions.compare import compare_captions
-from bayesrnn.tasks.captions.config import CaptionsConfig, resolve_captions
+from bayesrnn.tasks.captions.config import RECIPES, CaptionsConfig
 from bayesrnn.tasks.captions.data import Captions, load_flickr8k
 from bayesrnn.tasks.captions.evaluate import (
     SCORES_NOTE,
@@ -64,7 +65,7 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
         self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
     ) -> CaptionsConfig:
         """A full configuration from what the user gave and a configuration file."""
-        return resolve_captions(given, file)
+        return resolve(CaptionsConfig, RECIPES, given, file)
 
     def run_name(self, config: CaptionsConfig) -> str:
         """Named by data, method and seed."""

@@ -1,47 +1,33 @@
 """The configuration of a language model: sizes, recipes, and what the user gives."""
 
-from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
-from typing import Any, ClassVar
+from dataclasses import dataclass, replace
+from typing import ClassVar
 
-from bayesrnn.methods.base import option
 from bayesrnn.nn.recurrent import CELLS
-from bayesrnn.runs.config import Defaults, Recipe, TrainingConfig, resolve
+from bayesrnn.options import option
+from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
 
-
-@dataclass(frozen=True)
-class Size:
-    """The network of a size."""
-
-    hidden: int
-    layers: int
-
-
-@dataclass(frozen=True, kw_only=True)
-class TextRecipe(Recipe):
-    """Settings under which a method is known to train a language model."""
-
-    unroll: int
-    #: Initial weights: uniform within +-this, or truncated normals by fan-in if 0.
-    init: float
-
-
+#: The network of a size.
 SIZES = {
-    "tiny": Size(hidden=200, layers=1),
-    "small": Size(hidden=200, layers=2),
-    "medium": Size(hidden=650, layers=2),
-    "large": Size(hidden=1500, layers=2),
+    "tiny": {"hidden": 200, "layers": 1},
+    "small": {"hidden": 200, "layers": 2},
+    "medium": {"hidden": 650, "layers": 2},
+    "large": {"hidden": 1500, "layers": 2},
 }
 
 _PLAIN = {
-    "tiny": TextRecipe(unroll=35, epochs=11, hold_epochs=3, decay=0.5, init=0.1),
-    "small": TextRecipe(unroll=20, epochs=13, hold_epochs=4, decay=0.5, init=0.1),
-    "medium": TextRecipe(unroll=35, epochs=39, hold_epochs=6, decay=0.8, init=0.05),
-    "large": TextRecipe(unroll=35, epochs=55, hold_epochs=14, decay=1 / 1.15, init=0.04, clip=10.0),
+    "tiny": Recipe(epochs=11, hold_epochs=3, decay=0.5, values={"unroll": 35, "init": 0.1}),
+    "small": Recipe(epochs=13, hold_epochs=4, decay=0.5, values={"unroll": 20, "init": 0.1}),
+    "medium": Recipe(epochs=39, hold_epochs=6, decay=0.8, values={"unroll": 35, "init": 0.05}),
+    "large": Recipe(
+        epochs=55, hold_epochs=14, decay=1 / 1.15, clip=10.0, values={"unroll": 35, "init": 0.04}
+    ),
 }
 _DROPOUT = {
     "tiny": replace(_PLAIN["tiny"], hold_epochs=7, options={"dropout": 0.5}),
-    "small": replace(_PLAIN["medium"], unroll=20, init=0.1, options={"dropout": 0.25}),
+    "small": replace(
+        _PLAIN["medium"], values={"unroll": 20, "init": 0.1}, options={"dropout": 0.25}
+    ),
     "medium": replace(_PLAIN["medium"], options={"dropout": 0.5}),
     "large": replace(_PLAIN["large"], options={"dropout": 0.65}),
 }
@@ -56,7 +42,7 @@ _MASKS = {
     ),
 }
 _DROPCONNECT = {size: replace(recipe, options={}) for size, recipe in _DROPOUT.items()}
-_AUTHORS = TextRecipe(unroll=35, epochs=70, hold_epochs=21, decay=0.9, init=0.0)
+_AUTHORS = Recipe(epochs=70, hold_epochs=21, decay=0.9, values={"unroll": 35, "init": 0.0})
 _BBB = {
     "tiny": replace(_AUTHORS, epochs=11, hold_epochs=7, decay=0.5),
     "small": _AUTHORS,
@@ -80,23 +66,19 @@ _IVON = {
     size: replace(recipe, hold_epochs=_HOLDS[size], clip=10.0, options={"prior_sigma": 0.5})
     for size, recipe in _PLAIN.items()
 }
-_RECIPES = {
-    "dropout": _DROPOUT,
-    "variational-dropout": _MASKS,
-    "naive-dropout": _DROPOUT,
-    "gaussian-dropout": _MASKS,
-    "dropconnect": _DROPCONNECT,
-    "bbb": _BBB,
-    "sharpened": _BBB,
-    "sgld": _SGLD,
-    "psgld": _PSGLD,
-    "ivon": _IVON,
-}
-
-
-def recipe_for(method: str, size: str) -> TextRecipe:
-    """The recipe of a method at a size; methods without one of their own train like `plain`."""
-    return _RECIPES.get(method, _PLAIN)[size]
+RECIPES = Recipes(
+    default=_PLAIN,
+    by_method={
+        "dropout": _DROPOUT,
+        "variational-dropout": _MASKS,
+        "dropconnect": _DROPCONNECT,
+        "bbb": _BBB,
+        "sgld": _SGLD,
+        "psgld": _PSGLD,
+        "ivon": _IVON,
+    },
+    sizes=SIZES,
+)
 
 
 @dataclass(frozen=True)
@@ -104,36 +86,26 @@ class LanguageModelConfig(TrainingConfig):
     """Everything needed to train a language model, and to train it again."""
 
     task: ClassVar[str] = "lm"
-    may_be_zero: ClassVar[tuple[str, ...]] = (*TrainingConfig.may_be_zero, "init")
 
     corpus: tuple[str, ...] = option(
         ("pride-and-prejudice",),
         "what to learn: ptb, wikitext-2, pride-and-prejudice (comes with the program), a folder "
         "with train, valid and test files, or one or more plain-text files of your own",
+        metavar="NAME|PATH ...",
     )
     vocabulary_limit: int | None = option(
-        None, "keep only the most frequent words (default: 10,000 for your own text, else all)"
+        None,
+        "keep only the most frequent words (default: 10,000 for your own text, else all)",
+        gt=0,
     )
-    size: str = option("tiny", "size of the network and the recipe that goes with it", SIZES)
-    cell: str = option("lstm", "kind of recurrent layer", CELLS)
-    hidden: int = option(None, "units per layer and embedding width (default: by size)")
-    layers: int = option(None, "recurrent layers (default: by size)")
+    size: str = option(
+        "tiny", "size of the network and the recipe that goes with it", choices=SIZES
+    )
+    cell: str = option("lstm", "kind of recurrent layer", choices=CELLS)
+    hidden: int = option(None, "units per layer and embedding width (default: by size)", gt=0)
+    layers: int = option(None, "recurrent layers (default: by size)", gt=0)
     tied: bool = option(False, "use one matrix for input and output words")
-    unroll: int = option(None, "words between cuts of the gradient (default: by recipe)")
+    unroll: int = option(None, "words between cuts of the gradient (default: by recipe)", gt=0)
     init: float = option(
-        None, "initial weights within +- this, 0 for normals by fan-in (default: by recipe)"
+        None, "initial weights within +- this, 0 for normals by fan-in (default: by recipe)", ge=0
     )
-
-
-def resolve_language_model(
-    given: Mapping[str, Any], file: Mapping[str, Any] | None = None
-) -> LanguageModelConfig:
-    """A full configuration from what the user gave, a configuration file, and the recipe."""
-    config = resolve(LanguageModelConfig, _defaults, given, file)
-    corpus = config.corpus  # a file may hold one name, or a list of them
-    return replace(config, corpus=(corpus,) if isinstance(corpus, str) else tuple(corpus))
-
-
-def _defaults(values: Mapping[str, Any]) -> Defaults:
-    size = values["size"]
-    return recipe_for(values["method"], size).defaults(values, **asdict(SIZES[size]))

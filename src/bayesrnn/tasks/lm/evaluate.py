@@ -6,7 +6,8 @@ from typing import Any
 from torch import Tensor
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.methods.base import Bounded, option
+from bayesrnn.methods.base import Bounded
+from bayesrnn.options import option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.runs.evaluation import (
@@ -44,7 +45,7 @@ class TextOptions:
         None,
         "dynamic evaluation: go on learning from the text while reading it, on a copy of the mean "
         "weights; --dynamic alone means sgd, rms adds a pull back to the trained weights",
-        RULES,
+        choices=RULES,
     )
     dynamic_lr: float | None = option(
         None, "its learning rate (default: as tuned, else 0.1, for rms 0.0001)"

@@ -9,10 +9,11 @@ from bayesrnn.compression.file import read_compact
 from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary
 from bayesrnn.errors import BayesRNNError, CheckpointError, ConfigError
 from bayesrnn.methods import METHODS
+from bayesrnn.options import from_toml
 from bayesrnn.random import RandomStreams
+from bayesrnn.runs.config import resolve
 from bayesrnn.runs.load import choose_device
-from bayesrnn.runs.options import from_toml
-from bayesrnn.tasks.lm.config import LanguageModelConfig, resolve_language_model
+from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
 from bayesrnn.tasks.lm.model import LanguageModel
 from bayesrnn.tasks.lm.sparse import sparse_language_model
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
@@ -47,8 +48,8 @@ def load_pruned(
         )
     plain = METHODS["plain"]
     try:
-        trained_as = resolve_language_model(
-            {}, from_toml(config_text, f"the configuration in {path}")
+        trained_as = resolve(
+            LanguageModelConfig, RECIPES, {}, from_toml(config_text, f"the configuration in {path}")
         )
         config = replace(trained_as, method=plain.name, kl_weighting="uniform", options={})
         words = len(read_vocabulary(files))

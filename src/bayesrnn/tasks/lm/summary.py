@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bayesrnn.compression.file import read_compact
 from bayesrnn.errors import RunError
-from bayesrnn.runs.options import from_toml
+from bayesrnn.options import from_toml
 from bayesrnn.runs.summary import RunSummary, joined, read_summary
 from bayesrnn.runs.task import PERPLEXITY, finite_number
 from bayesrnn.tasks.lm.task import TASK

@@ -15,11 +15,12 @@ from bayesrnn.data.batches import Batch, TrainingBatches
 from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.random import RandomStreams
+from bayesrnn.runs.config import resolve
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import PERPLEXITY, Measure, Task
 from bayesrnn.tasks.lm import ENTRY
-from bayesrnn.tasks.lm.config import LanguageModelConfig, resolve_language_model
+from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.evaluate import TextEvaluation, TextOptions, TextRow, evaluate_text, row_text
 from bayesrnn.tasks.lm.likelihood import likelihood
@@ -64,7 +65,7 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
     ) -> LanguageModelConfig:
         """A full configuration from what the user gave and a configuration file."""
-        return resolve_language_model(given, file)
+        return resolve(LanguageModelConfig, RECIPES, given, file)
 
     def run_name(self, config: LanguageModelConfig) -> str:
         """Named by corpus, method, size and seed."""

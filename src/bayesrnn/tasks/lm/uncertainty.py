@@ -11,10 +11,11 @@ from torch import Tensor
 from bayesrnn.data.text import known_tokens, read_text
 from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
 from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.options import flag
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
-from bayesrnn.runs.options import flag, number_list
+from bayesrnn.runs.options import number_list
 from bayesrnn.runs.output import require_outputs, write_json, write_text
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.uncertainty import require_common

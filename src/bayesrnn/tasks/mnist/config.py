@@ -1,25 +1,27 @@
 """The configuration of a classifier of digits."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from bayesrnn.methods.base import option
-from bayesrnn.runs.config import Defaults, Recipe, TrainingConfig
+from bayesrnn.options import option
+from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
 
 PIXELS = {"mnist": 28 * 28, "digits": 8 * 8}
 
-_RECIPE = Recipe(
+_DEFAULT = Recipe(
     epochs=20, hold_epochs=10, decay=0.8, lr=1e-3, clip=5.0, batch_size=128, optimizer="adam"
 )
-#: Methods with an optimiser of their own have learning rates of their own; see also `recipes.py`.
-_RECIPES = {
-    "sgld": replace(_RECIPE, lr=0.3, options={"temperature": 1e-3}),
-    "psgld": replace(_RECIPE, options={"temperature": 1e-3}),
-    "ivon": replace(
-        _RECIPE, lr=0.3, options={"prior_sigma": 0.5, "hess_init": 0.1, "beta2": 0.9995}
-    ),
-}
+#: Methods with an optimiser of their own have learning rates of their own.
+RECIPES = Recipes(
+    default=_DEFAULT,
+    by_method={
+        "sgld": replace(_DEFAULT, lr=0.3, options={"temperature": 1e-3}),
+        "psgld": replace(_DEFAULT, options={"temperature": 1e-3}),
+        "ivon": replace(
+            _DEFAULT, lr=0.3, options={"prior_sigma": 0.5, "hess_init": 0.1, "beta2": 0.9995}
+        ),
+    },
+)
 
 
 @dataclass(frozen=True)
@@ -32,12 +34,7 @@ class MnistConfig(TrainingConfig):
         "auto",
         "mnist: the four original files in the folder mnist of --data-dir; digits: the 8x8 digits "
         "that come with scikit-learn (an extra); auto: mnist if it is there, else digits",
-        ("auto", *PIXELS),
+        choices=("auto", *PIXELS),
     )
-    hidden: int = option(400, "units per hidden layer")
-    layers: int = option(2, "hidden layers")
-
-
-def mnist_defaults(values: Mapping[str, Any]) -> Defaults:
-    """What the recipe of the method adds."""
-    return _RECIPES.get(values["method"], _RECIPE).defaults(values)
+    hidden: int = option(400, "units per hidden layer", gt=0)
+    layers: int = option(2, "hidden layers", gt=0)

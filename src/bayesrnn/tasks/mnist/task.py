@@ -19,7 +19,7 @@ from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import Measure, Task, TrainedRun
 from bayesrnn.tasks.mnist import ENTRY
-from bayesrnn.tasks.mnist.config import PIXELS, MnistConfig, mnist_defaults
+from bayesrnn.tasks.mnist.config import PIXELS, RECIPES, MnistConfig
 from bayesrnn.tasks.mnist.data import (
     Images,
     ImageSet,
@@ -55,7 +55,7 @@ class MnistTask(Task[MnistConfig, Images]):
         self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
     ) -> MnistConfig:
         """A full configuration; `auto` becomes the name of the images that were found."""
-        config = resolve(MnistConfig, mnist_defaults, given, file)
+        config = resolve(MnistConfig, RECIPES, given, file)
         if config.images == "auto":
             config = replace(config, images=available_images(config.data_dir))
         return config

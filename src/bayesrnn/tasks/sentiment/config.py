@@ -1,12 +1,11 @@
 """The configuration of the sentiment task: what the user gives, and what the recipe adds."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import ClassVar
 
-from bayesrnn.methods.base import option
 from bayesrnn.nn.recurrent import CELLS
-from bayesrnn.runs.config import Defaults, Recipe, TrainingConfig, resolve
+from bayesrnn.options import option
+from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
 from bayesrnn.tasks.sentiment.data import SCALE
 from bayesrnn.tasks.sentiment.tables import TARGET_KINDS
 
@@ -16,7 +15,6 @@ class SentimentConfig(TrainingConfig):
     """Everything needed to train a reader of texts, and to train it again."""
 
     task: ClassVar[str] = "sentiment"
-    may_be_zero: ClassVar[tuple[str, ...]] = (*TrainingConfig.may_be_zero, "init")
 
     data: str = option(
         SCALE,
@@ -35,26 +33,19 @@ class SentimentConfig(TrainingConfig):
         "auto",
         "what is predicted; auto: numbers if more than half of the targets are, and then one that "
         "is not is an error; else labels",
-        TARGET_KINDS,
+        choices=TARGET_KINDS,
     )
-    vocabulary_limit: int = option(20_000, "keep only the most frequent words")
-    segment: int = option(200, "texts are cut into parts of up to so many words")
-    cell: str = option("lstm", "kind of recurrent layer", CELLS)
-    hidden: int = option(128, "units per layer and embedding width")
-    layers: int = option(1, "recurrent layers")
+    vocabulary_limit: int = option(20_000, "keep only the most frequent words", gt=0)
+    segment: int = option(200, "texts are cut into parts of up to so many words", gt=0)
+    cell: str = option("lstm", "kind of recurrent layer", choices=CELLS)
+    hidden: int = option(128, "units per layer and embedding width", gt=0)
+    layers: int = option(1, "recurrent layers", gt=0)
     init: float = option(
-        None, "initial weights within +- this, 0 for normals by fan-in (default: by recipe)"
+        None, "initial weights within +- this, 0 for normals by fan-in (default: by recipe)", ge=0
     )
 
 
-@dataclass(frozen=True, kw_only=True)
-class ReadingRecipe(Recipe):
-    """Settings under which a method is known to train a reader of texts."""
-
-    init: float
-
-
-_PLAIN = ReadingRecipe(
+_PLAIN = Recipe(
     epochs=20,
     hold_epochs=20,
     decay=1.0,
@@ -62,7 +53,7 @@ _PLAIN = ReadingRecipe(
     clip=5.0,
     batch_size=128,
     optimizer="adam",
-    init=0.1,
+    values={"init": 0.1},
 )
 #: Of 2.7 million weights few can be told from the prior by ten thousand segments: with the KL in
 #: full nothing is learnt, so it counts a hundredth, and the posterior starts out sure.
@@ -78,22 +69,5 @@ _BBB = replace(
 )
 #: Half of everything dropped for a whole sequence, words included, leaves too little to learn from
 #: in twenty epochs; and so does a prior that shrinks weights which rare words move seldom.
-_MASKS = replace(_PLAIN, options={"dropout": 0.25})
-_VARIATIONAL_DROPOUT = replace(_PLAIN, options={"dropout": 0.25, "length_scale": 0.1})
-_RECIPES = {
-    "bbb": _BBB,
-    "sharpened": _BBB,
-    "variational-dropout": _VARIATIONAL_DROPOUT,
-    "gaussian-dropout": _MASKS,
-}
-
-
-def resolve_sentiment(
-    given: Mapping[str, Any], file: Mapping[str, Any] | None = None
-) -> SentimentConfig:
-    """A full configuration from what the user gave, a configuration file, and the recipe."""
-    return resolve(SentimentConfig, _defaults, given, file)
-
-
-def _defaults(values: Mapping[str, Any]) -> Defaults:
-    return _RECIPES.get(values["method"], _PLAIN).defaults(values)
+_MASKS = replace(_PLAIN, options={"dropout": 0.25, "length_scale": 0.1})
+RECIPES = Recipes(default=_PLAIN, by_method={"bbb": _BBB, "variational-dropout": _MASKS})

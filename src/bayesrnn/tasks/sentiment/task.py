@@ -19,11 +19,12 @@ from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabular
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
+from bayesrnn.runs.config import resolve
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import Measure, Task
 from bayesrnn.tasks.sentiment import ENTRY
-from bayesrnn.tasks.sentiment.config import SentimentConfig, resolve_sentiment
+from bayesrnn.tasks.sentiment.config import RECIPES, SentimentConfig
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, Reviews, read_target, target_text
 from bayesrnn.tasks.sentiment.evaluate import (
     SentimentEvaluation,
@@ -59,7 +60,7 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
     ) -> SentimentConfig:
         """A full configuration from what the user gave and a configuration file."""
-        return resolve_sentiment(given, file)
+        return resolve(SentimentConfig, RECIPES, given, file)
 
     def run_name(self, config: SentimentConfig) -> str:
         """Named by data, cell, method and seed."""

@@ -1,0 +1,279 @@
+"""Options: dataclass fields that are checked once, shown by `--help`, and kept as TOML.
+
+A dataclass of options derives from `CheckedOptions`, and its fields are made by `option`: methods,
+the configurations of tasks and the commands of the program all state what they take in this form.
+"""
+
+import math
+import sys
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import MISSING, dataclass, field, fields
+from pathlib import Path
+from types import NoneType, UnionType
+from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
+
+import tomli_w
+
+from bayesrnn.errors import ConfigError
+
+if sys.version_info >= (3, 11):
+    import tomllib
+else:
+    import tomli as tomllib
+
+#: The default of an option that has to be given.
+REQUIRED: Any = MISSING
+
+#: What can be given for an option, in words: one value of a kind, and a list of them.
+_KINDS: dict[type, tuple[str, str]] = {
+    bool: ("true or false", "a list of true or false"),
+    int: ("a whole number", "a list of whole numbers"),
+    float: ("a number", "a list of numbers"),
+    str: ("a text", "a text or a list of texts"),
+    Path: ("the path of a file or folder", "a path or a list of paths"),
+}
+
+#: The words of an option's value for tables, from the values of all options that are known.
+Words = Callable[[Mapping[str, Any]], str]
+
+
+def option(
+    default: Any,
+    help: str,
+    *,
+    gt: float | None = None,
+    ge: float | None = None,
+    lt: float | None = None,
+    le: float | None = None,
+    choices: Collection[str] = (),
+    zero: str = "",
+    shown: str | Words = "",
+    shown_default: bool = True,
+    commas: bool = False,
+    repeated: bool = False,
+    positional: bool = False,
+    flag: str = "",
+    metavar: str = "",
+) -> Any:
+    """A field of a dataclass of options; `REQUIRED` is the default of one that has to be given.
+
+    help: the line that `--help` shows, where the default and the range are added.
+    gt, ge, lt, le: a number has to be above, at least, below, at most this; and finite.
+    choices: the texts that it can be.
+    zero: what 0 stands for, in the message that refuses less.
+    shown: how tables of runs say it, such as "dropout {}"; nothing of an option that is None.
+    shown_default: whether tables say it where it is as by default.
+    commas: a list is written with commas between; repeated: by giving the option several times.
+    positional: written without its name. flag: the name, where it is not the field's.
+    metavar: what stands for the value in `--help`.
+    """
+    about = {**locals(), "choices": tuple(choices)}
+    return field(default=about.pop("default"), metadata=about)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Option:
+    """All that is known of an option.
+
+    kind: bool, int, float, str or Path: of its value, or of the items of a list.
+    default: `REQUIRED` if it has to be given. (None also stands for what a recipe gives.)
+    is_list: its value is a tuple. optional: None is a value as well. The rest: see `option`.
+    """
+
+    name: str
+    kind: type
+    default: Any
+    is_list: bool
+    optional: bool
+    help: str
+    gt: float | None
+    ge: float | None
+    lt: float | None
+    le: float | None
+    choices: tuple[str, ...]
+    zero: str
+    shown: str | Words
+    shown_default: bool
+    commas: bool
+    repeated: bool
+    positional: bool
+    flag: str
+    metavar: str
+
+    @property
+    def range(self) -> str:
+        """The numbers that are allowed, in words; nothing where all are."""
+        zero = f" ({self.zero})" * bool(self.zero)
+        low = self.gt if self.ge is None else self.ge
+        high = self.lt if self.le is None else self.le
+        if low is None:
+            return "" if high is None else f"{'below' if self.le is None else 'at most'} {high:g}"
+        if high is None:
+            return f"above {low:g}" if self.ge is None else f"{low:g}{zero} or more"
+        if self.ge is not None and self.le is not None:
+            return f"from {low:g}{zero} to {high:g}"
+        if self.ge is None and self.le is None:
+            return f"between {low:g} and {high:g}"
+        least = f"above {low:g}" if self.ge is None else f"at least {low:g}{zero}"
+        return f"{least} and {'below' if self.le is None else 'at most'} {high:g}"
+
+    def check(self, value: Any) -> Any:
+        """The value as the program has it, from a file, the command line or Python; or an error."""
+        if value is None and self.optional:
+            return None
+        if not self.is_list:
+            self._require_kind(value, [value])
+            self._require_allowed(value, "is")
+            return Path(value) if self.kind is Path else value
+        items = self._items(value)
+        self._require_kind(value, items)
+        unknown = [item for item in items if self.choices and item not in self.choices]
+        if unknown:
+            raise self._error(f"has {', '.join(unknown)}; there are: {', '.join(self.choices)}")
+        for item in items:
+            self._require_allowed(item, "has")
+        return tuple(map(Path, items)) if self.kind is Path else tuple(items)
+
+    def words(self, options: Mapping[str, Any]) -> str:
+        """How tables say it, given all options that are known; nothing where it is not said."""
+        value = options.get(self.name)
+        if value is None or not self.shown or (not self.shown_default and value == self.default):
+            return ""
+        return self.shown.format(value) if isinstance(self.shown, str) else self.shown(options)
+
+    def _items(self, value: Any) -> list[Any]:
+        if not isinstance(value, str):
+            return list(value) if isinstance(value, list | tuple) else [value]
+        if not self.commas:
+            return [value]
+        if self.kind is str:
+            names = dict.fromkeys(part.strip() for part in value.split(",") if part.strip())
+            if value and not names:
+                raise self._error(
+                    f"is {value!r}, which has no name; give names with commas between"
+                )
+            return list(names)
+        try:
+            return [self.kind(part) for part in value.split(",")]
+        except ValueError:
+            within = f" {self.range}" if None not in (self.ge, self.le) else ""
+            kind = _KINDS[self.kind][1].removeprefix("a list of ")
+            such = f", such as {default_text(self)}" if self.default else ""
+            raise self._error(
+                f"is {value!r}; give {kind}{within} with commas between{such}"
+            ) from None
+
+    def _require_kind(self, value: Any, items: list[Any]) -> None:
+        if self.choices and not self.is_list:
+            if value not in self.choices:
+                raise self._error(f"is {value!r}; there are: {', '.join(self.choices)}")
+        elif not all(_is_kind(item, self.kind) for item in items):
+            raise self._error(f"is {value!r}; it has to be {_KINDS[self.kind][self.is_list]}")
+
+    def _require_allowed(self, value: Any, verb: str) -> None:
+        if self.kind not in (int, float):
+            return
+        finite = not isinstance(value, float) or math.isfinite(value)
+        if finite and not (
+            (self.gt is not None and value <= self.gt)
+            or (self.ge is not None and value < self.ge)
+            or (self.lt is not None and value >= self.lt)
+            or (self.le is not None and value > self.le)
+        ):
+            return
+        allowed = " and ".join(filter(None, (self.range, "" if finite else "finite")))
+        each = "it" if verb == "is" else "each"
+        raise self._error(f"{verb} {_number(value)}; {each} has to be {allowed}")
+
+    def _error(self, complaint: str) -> ConfigError:
+        return ConfigError(f"{flag(self.flag or self.name)} {complaint}")
+
+
+@dataclass(frozen=True)
+class CheckedOptions:
+    """A dataclass of options: what each of them is given is checked when it is made."""
+
+    def __post_init__(self) -> None:
+        """Check the options one by one; what two of them say together is a subclass' business."""
+        for item in options_of(type(self)):
+            object.__setattr__(self, item.name, item.check(getattr(self, item.name)))
+
+
+def options_of(options_type: type) -> tuple[Option, ...]:
+    """The options of a dataclass: what a search over them, or a form, has to know."""
+    hints = get_type_hints(options_type)
+    return tuple(
+        Option(name=item.name, default=item.default, **_kind(hints[item.name], item.metadata))
+        for item in fields(options_type)
+        if "help" in item.metadata
+    )
+
+
+def flag(name: str) -> str:
+    """How an option is written on the command line."""
+    return "--" + name.replace("_", "-")
+
+
+def default_text(item: Option) -> str:
+    """The default in words; nothing if there is none, or if it goes without saying."""
+    value = item.default
+    if value is MISSING or value is None or value is False or value in ("", ()):
+        return ""
+    if value is True:
+        return "yes"
+    if isinstance(value, tuple):
+        return ("," if item.commas else " ").join(map(_short, value))
+    return _short(value)
+
+
+def to_toml(values: Mapping[str, Any]) -> str:
+    """Values and tables of values as TOML; None is left out."""
+    return tomli_w.dumps(_plain(values))
+
+
+def from_toml(text: str, where: str) -> dict[str, Any]:
+    """Read what `to_toml` writes, or what a user wrote like it."""
+    try:
+        values: dict[str, Any] = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as error:
+        raise ConfigError(f"{where} is not a TOML file: {error}") from None
+    return values
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {name: _plain(one) for name, one in value.items() if one is not None}
+    if isinstance(value, list | tuple):
+        return [_plain(one) for one in value]
+    return str(value) if isinstance(value, Path) else value
+
+
+def _kind(hint: Any, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What the type of a field says about its option, beside what was said of it."""
+    members = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
+    (member,) = (one for one in members if one is not NoneType)
+    is_list = get_origin(member) is tuple
+    kind = get_args(member)[0] if is_list else member
+    made = {**about, "is_list": is_list, "optional": NoneType in members, "kind": kind}
+    if get_origin(kind) is Literal:
+        made |= {"kind": str, "choices": about["choices"] or get_args(kind)}
+    return made
+
+
+def _is_kind(value: Any, kind: type) -> bool:
+    if kind is bool:
+        return isinstance(value, bool)
+    if kind is Path:
+        return isinstance(value, str | Path)
+    wanted = (int, float) if kind is float else kind
+    return isinstance(value, wanted) and not isinstance(value, bool)
+
+
+def _number(value: float) -> str:
+    """A number as it was given, but short where nothing is lost."""
+    short = f"{value:g}" if isinstance(value, float) else str(value)
+    return short if float(short) == value else str(value)
+
+
+def _short(value: Any) -> str:
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
