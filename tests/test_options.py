@@ -69,6 +69,7 @@ class Everything(CheckedOptions):
         ({"parts": "one,three,four"}, "--parts has three, four; there are: one, two"),
         ({"counts": "1,two"}, "--counts is '1,two'; give whole numbers with .*, such as 0,5$"),
         ({"counts": ""}, "--counts is ''; give whole numbers"),
+        ({"counts": ()}, "--counts is empty; give whole numbers"),
         ({"counts": (5, -1)}, "--counts has -1; each has to be 0 or more"),
         ({"counts": [0.5]}, r"--counts is \[0.5\]; it has to be a list of whole numbers"),
         ({"shares": "a"}, "--shares is 'a'; give numbers from 0 to 1 with commas between"),
@@ -164,7 +165,7 @@ def test_toml_round_trip(flat, table):
     word=texts,
     loud=st.booleans(),
     names=st.lists(texts, max_size=3).map(tuple),
-    counts=st.lists(st.integers(0, 9), max_size=3).map(tuple),
+    counts=st.lists(st.integers(0, 9), min_size=1, max_size=3).map(tuple),
 )
 def test_options_survive_a_file(folder, **given):
     made = Everything(folder=Path(folder), **given)

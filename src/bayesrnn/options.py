@@ -127,6 +127,8 @@ class Option:
             return Path(value) if self.kind is Path else value
         items = self._items(value)
         self._require_kind(value, items)
+        if self.commas and self.kind is not str and not items:
+            raise self._error(f"is empty; give {self._advice()}")
         unknown = [item for item in items if self.choices and item not in self.choices]
         if unknown:
             raise self._error(f"has {', '.join(unknown)}; there are: {', '.join(self.choices)}")
@@ -156,12 +158,13 @@ class Option:
         try:
             return [self.kind(part) for part in value.split(",")]
         except ValueError:
-            within = f" {self.range}" if None not in (self.ge, self.le) else ""
-            kind = _KINDS[self.kind][1].removeprefix("a list of ")
-            such = f", such as {default_text(self)}" if self.default else ""
-            raise self._error(
-                f"is {value!r}; give {kind}{within} with commas between{such}"
-            ) from None
+            raise self._error(f"is {value!r}; give {self._advice()}") from None
+
+    def _advice(self) -> str:
+        """What to give for a list of numbers."""
+        within = f" {self.range}" if None not in (self.ge, self.le) else ""
+        kind = _KINDS[self.kind][1].removeprefix("a list of ")
+        return f"{kind}{within} with commas between, such as {default_text(self)}"
 
     def _require_kind(self, value: Any, items: list[Any]) -> None:
         if self.choices and not self.is_list:
@@ -276,4 +279,4 @@ def _number(value: float) -> str:
 
 
 def _short(value: Any) -> str:
-    return f"{value:.4g}" if isinstance(value, float) else str(value)
+    return f"{value:.5g}" if isinstance(value, float) else str(value)

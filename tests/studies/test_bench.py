@@ -7,7 +7,7 @@ from bayesrnn.cli.main import main
 from bayesrnn.errors import ConfigError, MissingExtraError
 from bayesrnn.methods import METHODS
 from bayesrnn.studies import bench as module
-from bayesrnn.studies.bench import bench
+from bayesrnn.studies.bench import BenchOptions, bench
 
 
 @pytest.fixture
@@ -70,4 +70,4 @@ def test_a_method_whose_extra_is_missing_is_left_out(small_bench, monkeypatch, c
 
 def test_too_few_steps_are_refused():
     with pytest.raises(ConfigError, match="--steps"):
-        bench(1)
+        BenchOptions(steps=1)

@@ -1,35 +1,89 @@
-"""Arguments that several commands have, with the line that `--help` shows for each."""
+"""Options that several commands have."""
 
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Final, Literal
+from typing import Any, Final
 
-import tyro
+from bayesrnn.data.files import SPLITS
+from bayesrnn.errors import ConfigError
+from bayesrnn.options import REQUIRED, CheckedOptions, option
 
 DEVICES: Final = ("auto", "cpu", "cuda", "mps")
-Run = Annotated[tyro.conf.Positional[Path], tyro.conf.arg(help="folder of a run")]
-RunOrFile = Annotated[
-    tyro.conf.Positional[Path], tyro.conf.arg(help="folder of a run, or a file of prune --out")
-]
-Checkpoint = Annotated[str, tyro.conf.arg(help="best, last or a step")]
-Device = Annotated[Literal["auto", "cpu", "cuda", "mps"], tyro.conf.arg(help="where to compute")]
-JsonFile = Annotated[
-    Path | None, tyro.conf.arg(help="also write the result to this file as JSON; - for the screen")
-]
 
-Segment = Annotated[
-    int | None,
-    tyro.conf.arg(
-        metavar="N",
-        help="dynamic evaluation: words between updates (default: as tuned, else 5)",
-        help_behavior_hint="",
-    ),
-]
+_SAMPLES = (
+    "draws of the network whose predictions are averaged and compared; 0: the mean weights alone, "
+    "which have no doubts about themselves"
+)
 
-Samples = Annotated[
-    int,
-    tyro.conf.arg(
-        help="draws of the network whose predictions are averaged and compared; 0: the mean "
-        "weights alone, which have no doubts about themselves"
-    ),
-]
-Seed = Annotated[int, tyro.conf.arg(help="seed of the draws")]
+
+def samples_option(help: str = _SAMPLES) -> Any:
+    """How many draws of the network are made."""
+    return option(20, help, ge=0, zero="the mean network")
+
+
+def seed_option(help: str = "seed of the draws") -> Any:
+    """Where randomness starts from."""
+    return option(1, help, ge=0)
+
+
+def html_option(shows: str) -> Any:
+    """A page."""
+    return option(None, f"also write a page with {shows}; it needs no other file", metavar="FILE")
+
+
+def require_one_text(text: str | None, file: Path | None) -> None:
+    """Refuse two texts, or none."""
+    if (text is None) == (file is None):
+        given = "neither" if text is None else "both"
+        raise ConfigError(f'{given} of --text and --file were given; give one: --text "..."')
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions(CheckedOptions):
+    """Which weights of a run, and where to compute with them."""
+
+    checkpoint: str = option("best", "best, last or a step")
+    device: str = option("auto", "where to compute", choices=DEVICES)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOptions(NetworkOptions):
+    """A run."""
+
+    run: Path = option(REQUIRED, "folder of a run", positional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class RunOrFileOptions(NetworkOptions):
+    """A run, or a pruned network."""
+
+    run: Path = option(REQUIRED, "folder of a run, or a file of prune --out", positional=True)
+
+
+@dataclass(frozen=True, kw_only=True)
+class JsonOptions(CheckedOptions):
+    """A result that can be kept as JSON."""
+
+    json: Path | None = option(None, "also write the result to this file as JSON; - for the screen")
+
+    def show(self, text: str) -> None:
+        """Print what is for the screen, unless JSON goes there."""
+        if str(self.json) != "-":
+            print(text)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReportOptions(NetworkOptions, JsonOptions):
+    """Several runs, and where to write what is found of them."""
+
+    runs: tuple[Path, ...] = option((), "folders of runs, or files of prune --out", positional=True)
+    html: Path | None = html_option("all figures and charts")
+
+
+@dataclass(frozen=True, kw_only=True)
+class DoubtOptions(CheckedOptions):
+    """What every measurement of uncertainty is asked for."""
+
+    split: str = option("test", "which part of the data is regular", choices=SPLITS)
+    bootstrap: int = option(1000, "resamples behind the intervals; 0: none", ge=0)
+    seed: int = seed_option("seed of draws, shifts and resamples")

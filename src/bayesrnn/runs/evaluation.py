@@ -7,8 +7,9 @@ from dataclasses import asdict, dataclass, fields
 from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 
 from bayesrnn.data.files import SPLITS
-from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Bounded
+from bayesrnn.options import option
+from bayesrnn.runs.arguments import NetworkOptions, seed_option
 from bayesrnn.uncertainty.draws import networks_to_read
 
 if TYPE_CHECKING:
@@ -19,23 +20,19 @@ DEFAULT_SAMPLES = 10
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationSettings:
-    """What is evaluated, and how, whatever the task.
+class EvaluationSettings(NetworkOptions):
+    """What is evaluated, and how, whatever the task."""
 
-    samples: 0 for the mean weights, else the number of draws whose predictions are averaged.
-    """
-
-    split: str = "test"
-    samples: int = 0
-    checkpoint: str = "best"
-    seed: int = 1
-    device: str = "auto"
-
-    def __post_init__(self) -> None:
-        if self.samples < 0:
-            raise ConfigError(f"--samples is {self.samples}; it has to be 0 (the mean) or more")
-        if self.split not in SPLITS:
-            raise ConfigError(f"--split is {self.split}; there are: {', '.join(SPLITS)}")
+    split: str = option("test", "which part of the data", choices=SPLITS)
+    samples: int = option(
+        0,
+        "0: the mean weights; N: average the probabilities of N draws (of a captioner all in "
+        "memory at once). A run of sharpened shows both in any case (10 draws if this is 0), and a "
+        "bound",
+        ge=0,
+        zero="the mean",
+    )
+    seed: int = seed_option()
 
 
 @dataclass(frozen=True, kw_only=True)

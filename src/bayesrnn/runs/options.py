@@ -1,7 +1,8 @@
 """Options on the command line: what `option` fields become there, and those of methods."""
 
+import inspect
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import field, fields, is_dataclass, make_dataclass
+from dataclasses import field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
 
@@ -9,11 +10,11 @@ import tyro
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.options import REQUIRED, Option, default_text, flag, options_of
+from bayesrnn.options import REQUIRED, CheckedOptions, Option, default_text, flag, options_of
 
 _METAVARS = {int: "N", float: "X", str: "NAME", Path: "PATH"}
 
-Number = TypeVar("Number", int, float)
+Options = TypeVar("Options", bound=CheckedOptions)
 Given = dict[str, Any]
 
 
@@ -23,34 +24,6 @@ class _Argument(NamedTuple):
     name: str
     hint: Any
     default: Any
-
-
-def number_list(
-    text: str, kind: Callable[[str], Number], name: str, advice: str
-) -> tuple[Number, ...]:
-    """Numbers as the user writes them, with commas between; `advice` says what to give."""
-    try:
-        return tuple(kind(part) for part in text.split(","))
-    except ValueError:
-        raise ConfigError(f"{flag(name)} is {text!r}; give {advice}") from None
-
-
-def name_list(text: str, name: str) -> tuple[str, ...]:
-    """Names as the user writes them for an option, with commas between, each once."""
-    names = tuple(dict.fromkeys(part.strip() for part in text.split(",") if part.strip()))
-    if text and not names:
-        raise ConfigError(
-            f"{flag(name)} is {text!r}, which has no name; give names with commas between"
-        )
-    return names
-
-
-def refuse_given(options: Mapping[str, object], meant_for: str) -> None:
-    """Refuse options that the user gave, and not None, to runs that they mean nothing for."""
-    given = [flag(name) for name, value in options.items() if value is not None]
-    if given:
-        verb, pronoun = ("is", "it") if len(given) == 1 else ("are", "them")
-        raise ConfigError(f"{', '.join(given)} {verb} for {meant_for}; leave {pronoun} out")
 
 
 def command_line_type(name: str, parts: Iterable[type], description: str) -> type:
@@ -72,6 +45,69 @@ def given_options(parsed: Any) -> Given:
     return {name: value for name, (value, default) in values.items() if value != default}
 
 
+def command(
+    options_type: type[Options],
+) -> Callable[[Callable[[Options], None]], Callable[..., None]]:
+    """Make a function of a dataclass of options a command of the program."""
+
+    def decorate(function: Callable[[Options], None]) -> Callable[..., None]:
+        return _command(function, [options_type], lambda given: function(options_type(**given)))
+
+    return decorate
+
+
+def command_of_parts(
+    *parts: type[CheckedOptions], owned: Mapping[str, type[CheckedOptions]] | None = None
+) -> Callable[[Callable[[Given], None]], Callable[..., None]]:
+    """As `command`, with the options of several dataclasses, of which runs may want only some.
+
+    The function is handed what the user gave, of which it will `take` what it needs.
+
+    owned: options that `--help` says the owner of, here by its name.
+    """
+    return lambda function: _command(function, parts, function, owned or {})
+
+
+def take(options_type: type[Options], given: Given) -> Options:
+    """The options of a dataclass, taken out of what the user gave."""
+    names = [item.name for item in options_of(options_type) if item.name in given]
+    return options_type(**{name: given.pop(name) for name in names})
+
+
+def refuse_given(options_type: type, given: Mapping[str, Any], meant_for: str) -> None:
+    """Refuse options that the user gave to runs that they mean nothing for."""
+    names = [
+        flag(item.flag or item.name) for item in options_of(options_type) if item.name in given
+    ]
+    if names:
+        verb, pronoun = ("is", "it") if len(names) == 1 else ("are", "them")
+        raise ConfigError(f"{', '.join(names)} {verb} for {meant_for}; leave {pronoun} out")
+
+
+def _command(
+    function: Callable[..., None],
+    parts: Iterable[type],
+    call: Callable[[Given], None],
+    owned: Mapping[str, type] | None = None,
+) -> Callable[..., None]:
+    """A function with an argument for each option, as tyro reads it."""
+    arguments = _arguments(parts)
+    for item, owners in _owned_options(owned or {}).values():
+        arguments[item.name] = _argument(item, f"[{', '.join(owners)}] ")
+
+    def run(**values: Any) -> None:
+        call({n: value for n, value in values.items() if value != arguments[n].default})
+
+    stated: Any = run
+    stated.__name__, stated.__doc__ = function.__name__, function.__doc__
+    stated.__annotations__ = {one.name: one.hint for one in arguments.values()}
+    kind = inspect.Parameter.KEYWORD_ONLY
+    stated.__signature__ = inspect.Signature(
+        [inspect.Parameter(one.name, kind, default=one.default) for one in arguments.values()]
+    )
+    return run
+
+
 def _arguments(parts: Iterable[type]) -> dict[str, _Argument]:
     """The options of dataclasses; of one that two of them have, the first is shown."""
     made: dict[str, _Argument] = {}
@@ -82,9 +118,9 @@ def _arguments(parts: Iterable[type]) -> dict[str, _Argument]:
 
 def _own_first(options_type: type) -> list[Option]:
     """The options of a dataclass; its own come before those that it inherited."""
-    bases = [base for base in options_type.__bases__ if is_dataclass(base)]
-    inherited = {item.name for base in bases for item in fields(base)}
-    return sorted(options_of(options_type), key=lambda item: item.name in inherited)
+    stated = (name for base in options_type.__mro__ for name in inspect.get_annotations(base))
+    order = list(dict.fromkeys(stated))
+    return sorted(options_of(options_type), key=lambda item: order.index(item.name))
 
 
 def _argument(item: Option, prefix: str = "", by_recipe: bool = False) -> _Argument:
@@ -100,7 +136,7 @@ def _argument(item: Option, prefix: str = "", by_recipe: bool = False) -> _Argum
     elif item.choices:
         hint, metavar = Literal.__getitem__(item.choices), f"{{{','.join(item.choices)}}}"
     elif item.is_list:
-        hint = tuple[hint, ...]
+        hint, metavar = tuple[hint, ...], metavar + " ..." * (not item.repeated)
     spelt["metavar"] = item.metavar or metavar
     if item.positional or item.repeated:
         mark: Any = tyro.conf.Positional if item.positional else tyro.conf.UseAppendAction
@@ -109,20 +145,18 @@ def _argument(item: Option, prefix: str = "", by_recipe: bool = False) -> _Argum
     if item.is_list and (item.positional or item.repeated):
         return _Argument(item.name, Annotated[hint, marker], ())
     if item.default is REQUIRED:
-        return _Argument(item.name, Annotated[hint, marker], REQUIRED)
+        return _Argument(item.name, Annotated[hint, marker], inspect.Parameter.empty)
     return _Argument(item.name, Annotated[hint | None, marker], None)
 
 
 def _help(item: Option, by_recipe: bool) -> str:
-    """The line of help, with the range where there are two ends to it, and the default."""
-    has_ends = any(
-        None not in (low, high) for low in (item.gt, item.ge) for high in (item.lt, item.le)
-    )
+    """The line of help, with the default and, if it has two ends, the range beside it."""
     default = default_text(item)
-    if default:
-        default = f"default: {default}" + ", or by recipe" * by_recipe
-    added = "; ".join(filter(None, (item.range * has_ends, default)))
-    return f"{item.help} ({added})" if added else item.help
+    if not default:
+        return item.help  # which says itself what happens where it is left out
+    low, high = (item.gt, item.ge) != (None, None), (item.lt, item.le) != (None, None)
+    within = f"{item.range}; " if low and high else ""
+    return f"{item.help} ({within}default: {default}{', or by recipe' * by_recipe})"
 
 
 def method_options(method: str, values: Mapping[str, Any], recipe: Mapping[str, Any]) -> Any:
@@ -148,18 +182,24 @@ def method_options(method: str, values: Mapping[str, Any], recipe: Mapping[str, 
 
 def option_owners(name: str) -> list[str]:
     """The methods that have an option of this name."""
-    return _method_options().get(name, _Owned(None, [])).owners
+    found = _method_options().get(name)
+    return found.owners if found else []
 
 
 class _Owned(NamedTuple):
-    option: Any
+    option: Option
     owners: list[str]
 
 
 def _method_options() -> dict[str, _Owned]:
     """The options of all methods by name, each with the methods that have it."""
+    return _owned_options({name: method.options_type for name, method in METHODS.items()})
+
+
+def _owned_options(by_owner: Mapping[str, type]) -> dict[str, _Owned]:
+    """Options by name, each with all whose dataclass has it."""
     found: dict[str, _Owned] = {}
-    for name, method in METHODS.items():
-        for item in _own_first(method.options_type):
-            found.setdefault(item.name, _Owned(item, [])).owners.append(name)
+    for owner, options_type in by_owner.items():
+        for item in _own_first(options_type):
+            found.setdefault(item.name, _Owned(item, [])).owners.append(owner)
     return found

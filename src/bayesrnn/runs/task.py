@@ -17,6 +17,7 @@ import torch
 from torch import nn
 
 from bayesrnn.methods.base import Method
+from bayesrnn.options import CheckedOptions
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
 from bayesrnn.report.table import Table
@@ -57,7 +58,7 @@ PERPLEXITY = Measure("perplexity", "perplexity")
 
 
 @dataclass(frozen=True)
-class NoOptions:
+class NoOptions(CheckedOptions):
     """A command has no options for runs of this task alone."""
 
 
@@ -88,7 +89,7 @@ class Task(ABC, Generic[Config, Data]):
     #: Whether training meets numbers so small that they are better taken for 0.
     flush_denormals: ClassVar[bool] = False
     #: A dataclass of `option` fields: what `bayesrnn evaluate` can be asked of these runs alone.
-    evaluate_options: ClassVar[type] = NoOptions
+    evaluate_options: ClassVar[type[CheckedOptions]] = NoOptions
 
     #: Ways of prediction that only this task's runs have, by the start of their name: a column's
     #: title in `bayesrnn compare`, and what has to be said of it.

@@ -5,6 +5,7 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,9 @@ from torch import Tensor
 from bayesrnn.data.vocabulary import Vocabulary
 from bayesrnn.errors import ConfigError, MissingExtraError
 from bayesrnn.methods import METHODS
+from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
+from bayesrnn.runs.arguments import JsonOptions
 from bayesrnn.runs.start import make_trainer
 from bayesrnn.studies.resident import resident_megabytes
 from bayesrnn.tasks.lm.data import Corpus
@@ -28,6 +31,23 @@ Step = Callable[[], object]
 
 #: From a name and an empty folder to a function that trains one step of what has that name.
 MakeStep = Callable[[str, Path], Step]
+
+
+@dataclass(frozen=True, kw_only=True)
+class BenchOptions(JsonOptions):
+    """What to measure, and how long."""
+
+    steps: int = option(40, "measured steps of each method", ge=2)
+    threads: int | None = option(None, "processor threads", ge=1)
+    pruned: bool = option(False, "measure inference with pruned networks instead, against dense")
+    methods: tuple[str, ...] = option((), "measure only these, beside plain", commas=True)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.pruned and self.methods:
+            raise ConfigError(
+                "--methods is for training; --pruned measures pruned networks, leave it"
+            )
 
 
 def bench(
@@ -62,8 +82,6 @@ def measure_training(
     make_step: is called in processes of their own as well, so it has to be a module's function.
     slow: those of which one measured turn has to do.
     """
-    if steps < 2:
-        raise ConfigError(f"--steps is {steps}; it has to be 2 or more")
     seconds = _measure_seconds(names, make_step, max(1, steps // 2), slow)
     memory = _peak_memories(list(seconds), make_step)
     result = {

@@ -10,7 +10,6 @@ from typing import Any, Literal
 import torch
 from torch import nn
 
-from bayesrnn.errors import ConfigError
 from bayesrnn.progress import progress_bar
 from bayesrnn.studies.bench import BATCH, UNROLL, VOCABULARY
 from bayesrnn.studies.resident import resident_megabytes
@@ -64,8 +63,6 @@ def bench_pruned(steps: int, threads: int | None = None, size: ModelSize | None 
     turn counts. Memory is what a process of its own holds with the network ready and in use,
     beyond what it held before the network was made; logits that were handed out do not count.
     """
-    if steps < 2:
-        raise ConfigError(f"--steps is {steps}; it has to be 2 or more")
     if threads is not None:
         torch.set_num_threads(threads)
     size = size or ModelSize()

@@ -1,14 +1,17 @@
 """The whole story in minutes: train three methods on the embedded novel and compare them."""
 
 import sys
+from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
 from bayesrnn.data.text import detokenize
 from bayesrnn.data.vocabulary import EOS, UNK
+from bayesrnn.options import CheckedOptions, option
 from bayesrnn.progress import say
 from bayesrnn.report.heat import wants_colour
 from bayesrnn.report.page import Section
+from bayesrnn.runs.arguments import seed_option
 from bayesrnn.runs.compare import compare, curves
 from bayesrnn.runs.evaluate import evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings
@@ -30,8 +33,17 @@ _LENGTHS = range(8, 19)
 _TOP = 5
 
 
-def quickstart(out: Path, seed: int) -> None:
+@dataclass(frozen=True, kw_only=True)
+class QuickstartOptions(CheckedOptions):
+    """Where to, and from which seed."""
+
+    out: Path = option(Path("quickstart"), "folder for the runs and the page")
+    seed: int = seed_option("root of all randomness")
+
+
+def quickstart(options: QuickstartOptions) -> None:
     """Train, compare, write, and inspect. What an earlier call did is not done again."""
+    out, seed = options.out, options.seed
     runs = [out / method for method in METHODS]
     for number, (method, run) in enumerate(zip(METHODS, runs, strict=True), start=1):
         say(f"\n[{number}/{len(METHODS)}] {method} on Pride and Prejudice")

@@ -6,6 +6,7 @@ import tyro
 
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.methods import METHODS
+from bayesrnn.runs.options import command
 from bayesrnn.studies.reproduce.options import _SETTINGS, PARTS, PtbOptions
 from bayesrnn.tasks.lm.config import RECIPES, SIZES
 from bayesrnn.tasks.lm.task import LanguageModelTask
@@ -73,7 +74,7 @@ def test_names_are_read_once_and_blanks_do_not_matter():
         ({"skip": ","}, "--skip is ',', which has no name"),
         ({"seeds": "1,b"}, r"--seeds is '1,b'; give whole numbers"),
         ({"seeds": ""}, "--seeds is ''"),
-        ({"seeds": "-1"}, "--seeds is -1; a seed is a whole number, 0 or more"),
+        ({"seeds": "-1"}, "--seeds has -1; each has to be 0 or more"),
         ({"skip": "tests"}, f"--skip has tests; there are: {', '.join(PARTS)}"),
         ({"samples": 0}, "--samples is 0; it has to be 1 or more"),
         ({"epochs": 0}, "--epochs is 0"),
@@ -98,5 +99,7 @@ def test_the_command_gives_the_same_options_back():
     ):
         words = shlex.split(options.command())
         assert words[:3] == ["bayesrnn", "reproduce", "ptb"]
-        assert tyro.cli(PtbOptions, args=words[3:]) == options
+        parsed: list[PtbOptions] = []
+        tyro.cli(command(PtbOptions)(parsed.append), args=words[3:])
+        assert parsed == [options]
     assert "dry" not in PtbOptions(dry_run=True).command()

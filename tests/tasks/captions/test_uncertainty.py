@@ -271,7 +271,7 @@ def test_a_damaged_coco_is_an_error(captioners, program, data, tmp_path, monkeyp
         ),
         (["--coco", -1], "--coco is -1; it has to be 0 (none) or more"),
         (["--samples", "1,two"], "--samples is '1,two'; give whole numbers"),
-        (["--samples", "5,-1"], "--samples is 5, -1"),
+        (["--samples", "5,-1"], "--samples has -1; each has to be 0 (the mean weights) or more"),
         (["--bootstrap", -1], "--bootstrap is -1"),
         (["--seed", 10**30], "--seed is 1000000"),
         (["--html", "-"], "--html is -"),

@@ -217,7 +217,7 @@ def test_the_search_goes_on_after_the_last_good_fraction_of_the_curve():
     [
         (["--fractions", "0.1,half"], "--fractions is '0.1,half'; give numbers from 0 to 1"),
         (["--fractions", ""], "--fractions is ''; give numbers"),
-        (["--fractions", "0.5,1.2"], "--fractions has 1.2; a fraction is from 0"),
+        (["--fractions", "0.5,1.2"], "--fractions has 1.2; each has to be from 0 to 1"),
         (["--fractions=-0.1"], "--fractions has -0.1"),
         (["--fractions", "nan"], "--fractions has nan"),
         (["--keep-quality", "-0.01"], "--keep-quality is -0.01; it has to be 0 or more"),

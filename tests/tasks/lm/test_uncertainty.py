@@ -175,7 +175,7 @@ def test_unigram_entropy_of_the_penn_treebank(data_dir):
     ("arguments", "said"),
     [
         (["--samples", "1,two"], "--samples is '1,two'; give whole numbers"),
-        (["--samples", "5,-1"], "--samples is 5, -1"),
+        (["--samples", "5,-1"], "--samples has -1; each has to be 0 (the mean weights) or more"),
         (["--random-words", "0"], "--random-words is 0; it has to be above 0"),
         (["--random-words", "2"], "--random-words is 2"),
         (["--window", "0"], "--window is 0"),

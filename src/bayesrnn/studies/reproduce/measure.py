@@ -30,6 +30,7 @@ from bayesrnn.training.run_directory import RunDirectory
 
 SPLITS: Final = ("valid", "test")
 DYNAMIC: Final = "dynamic-sgd"
+_DYNAMIC = DynamicOptions(dynamic="sgd")
 
 #: Of the draws, and of what is done at random in the benchmarks.
 _SEED = 1
@@ -87,7 +88,7 @@ def _is_there(trained: TrainedLanguageModel, split: str, way: str) -> bool:
     found = read_summary(TASK, trained.path).results.get(f"{split}-{way}", {})
     same = found.get("step") == trained.step and found.get("streams") == 1
     if way == DYNAMIC:
-        settings = choose_settings(trained.path, DynamicOptions())
+        settings = choose_settings(trained.path, _DYNAMIC)
         return same and found.get("dynamic") == settings.numbers()
     return same and found.get("seed") == _SEED
 
@@ -96,7 +97,7 @@ def _evaluate_dynamic(trained: TrainedLanguageModel, split: str) -> None:
     """As `evaluate` with `dynamic`, without reading the text another time for the mean weights."""
     corpus = trained.corpus()
     text = getattr(corpus, split).to(trained.device)
-    row = dynamic_row(trained, corpus, text, choose_settings(trained.path, DynamicOptions()))
+    row = dynamic_row(trained, corpus, text, choose_settings(trained.path, _DYNAMIC))
     said = about(trained, EvaluationSettings(split=split, seed=_SEED))
     result = {**said, "corpus": " ".join(trained.config.corpus), **row.as_json()}
     RunDirectory(trained.path).write_result(f"{split}-{row.inference}", result)
@@ -135,7 +136,7 @@ def _entropy_settings(trained: TrainedLanguageModel, request: PtbRequest) -> Unc
     kept = read_part(part_file(request, "entropy", trained.path.name))
     there = kept[0].get("settings", {}).get("samples", ()) if kept else ()
     samples = tuple(sorted({0, *fewer, draws, *there}))
-    return UncertaintySettings(samples, only_reversed=True, bootstrap=0, seed=_SEED)
+    return UncertaintySettings(samples=samples, only_reversed=True, bootstrap=0, seed=_SEED)
 
 
 def _entropy(trained: TrainedLanguageModel, request: PtbRequest) -> Any:

@@ -1,23 +1,21 @@
 """What `bayesrnn reproduce ptb` is asked for, and how each method is trained there."""
 
 import shlex
-from collections.abc import Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Annotated, Any, Final, Literal
-
-import tyro
+from typing import Any, Final
 
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.methods import METHODS
-from bayesrnn.options import flag
-from bayesrnn.runs.options import name_list, number_list
+from bayesrnn.options import CheckedOptions, flag, option, options_of
+from bayesrnn.runs.arguments import DEVICES
+from bayesrnn.tasks.lm.config import SIZES
 
 #: What can be left out.
 PARTS: Final = ("training", "draws", "dynamic", "entropy", "pruning", "bench")
 
 #: The models of the paper's table.
-_OF_THE_PAPER = "plain,dropout,variational-dropout,bbb,sharpened"
+_OF_THE_PAPER = ("plain", "dropout", "variational-dropout", "bbb", "sharpened")
 
 #: How a method is trained at a size where that is not by its recipe. At small size, the recipes
 #: are longer than it needs to see how the methods compare; sharpening takes twice as long an epoch.
@@ -67,89 +65,61 @@ class PtbRequest:
 
 
 @dataclass(frozen=True)
-class PtbOptions:
-    """With the same --out, a call goes on where an earlier one ended."""
+class PtbOptions(CheckedOptions):
+    """What the user asks for."""
 
-    size: Annotated[
-        Literal["tiny", "small", "medium", "large"],
-        tyro.conf.arg(help="of the networks; the paper's is medium: days on two cores"),
-    ] = "small"
-    methods: Annotated[
-        str, tyro.conf.arg(metavar="NAME,NAME,...", help="how to train; any of `train lm --method`")
-    ] = _OF_THE_PAPER
-    seeds: Annotated[
-        str, tyro.conf.arg(metavar="N,N,...", help="a run of each method for each of these seeds")
-    ] = "1"
-    out: Annotated[
-        Path | None,
-        tyro.conf.arg(
-            metavar="DIR",
-            help="folder of the runs and of results.html, results.md and results.json (default: "
-            "reproduction/ptb-SIZE)",
-            help_behavior_hint="",
-        ),
-    ] = None
-    samples: Annotated[int, tyro.conf.arg(metavar="N", help="draws to average over")] = 10
-    epochs: Annotated[
-        int | None,
-        tyro.conf.arg(
-            metavar="N",
-            help="train all methods this long, by their recipes' schedules stretched to it "
-            "(default: as suits each)",
-            help_behavior_hint="",
-        ),
-    ] = None
-    skip: Annotated[
-        str,
-        tyro.conf.arg(
-            metavar="PART,PART,...",
-            help=f"leave out: {', '.join(PARTS)}",
-            help_behavior_hint="",
-        ),
-    ] = ""
-    dry_run: Annotated[
-        bool,
-        tyro.conf.arg(help="only say what is done and what is to do", help_behavior_hint=""),
-    ] = False
-    data_dir: Annotated[
-        Path | None,
-        tyro.conf.arg(
-            metavar="PATH",
-            help="folder that holds ptb/ (default: $BAYESRNN_DATA)",
-            help_behavior_hint="",
-        ),
-    ] = None
-    threads: Annotated[
-        int | None,
-        tyro.conf.arg(metavar="N", help="processor threads", help_behavior_hint=""),
-    ] = None
-    device: Annotated[
-        Literal["auto", "cpu", "cuda", "mps"], tyro.conf.arg(help="where to compute")
-    ] = "auto"
+    size: str = option(
+        "small", "of the networks; the paper's is medium: days on two cores", choices=SIZES
+    )
+    methods: tuple[str, ...] = option(
+        _OF_THE_PAPER, "how to train; any of `train lm --method`", choices=METHODS, commas=True
+    )
+    seeds: tuple[int, ...] = option(
+        (1,), "a run of each method for each of these seeds", ge=0, commas=True
+    )
+    out: Path | None = option(
+        None,
+        "folder of the runs and of results.html, results.md and results.json (default: "
+        "reproduction/ptb-SIZE)",
+        metavar="DIR",
+    )
+    samples: int = option(10, "draws to average over", ge=1)
+    epochs: int | None = option(
+        None,
+        "train all methods this long, by their recipes' schedules stretched to it (default: as "
+        "suits each)",
+        ge=1,
+    )
+    skip: tuple[str, ...] = option(
+        (),
+        f"leave out: {', '.join(PARTS)}",
+        choices=PARTS,
+        commas=True,
+        metavar="PART,PART,...",
+    )
+    dry_run: bool = option(False, "only say what is done and what is to do")
+    data_dir: Path | None = option(None, "folder that holds ptb/ (default: $BAYESRNN_DATA)")
+    threads: int | None = option(None, "processor threads", ge=1)
+    device: str = option("auto", "where to compute", choices=DEVICES)
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.methods:
+            raise ConfigError(f"--methods is empty; there are: {', '.join(METHODS)}")
 
     def request(self) -> PtbRequest:
-        """The options with lists read; what cannot be is told in the user's words."""
+        """The options with all that follows from them."""
         out = self.out or Path("reproduction") / f"ptb-{self.size}"
         if out.is_file():
             raise RunError(f"--out is {out}, which is a file; give a folder for the runs")
-        for name in ("samples", "epochs", "threads"):
-            value = getattr(self, name)
-            if value is not None and value < 1:
-                raise ConfigError(f"{flag(name)} is {value}; it has to be 1 or more")
-        methods = _chosen("methods", self.methods, tuple(METHODS))
-        seeds = number_list(self.seeds, int, "seeds", "whole numbers with commas between: 1,2,3")
-        if not methods:
-            raise ConfigError(f"--methods is empty; there are: {', '.join(METHODS)}")
-        if min(seeds) < 0:
-            raise ConfigError(f"--seeds is {self.seeds}; a seed is a whole number, 0 or more")
         return PtbRequest(
             out=out,
             size=self.size,
-            methods=methods,
-            seeds=tuple(dict.fromkeys(seeds)),
+            methods=self.methods,
+            seeds=tuple(dict.fromkeys(self.seeds)),
             samples=self.samples,
             epochs=self.epochs,
-            skip=frozenset(_chosen("skip", self.skip, PARTS)),
+            skip=frozenset(self.skip),
             data_dir=self.data_dir,
             threads=self.threads,
             device=self.device,
@@ -158,17 +128,9 @@ class PtbOptions:
     def command(self) -> str:
         """The command that does this, again or further."""
         words = ["bayesrnn", "reproduce", "ptb"]
-        for item in fields(self):
+        for item in options_of(type(self)):
             value = getattr(self, item.name)
             if item.name != "dry_run" and (value != item.default or item.name == "size"):
-                words += [flag(item.name), str(value)]
+                listed = ",".join(map(str, value)) if item.is_list else str(value)
+                words += [flag(item.name), listed]
         return shlex.join(words)
-
-
-def _chosen(name: str, text: str, known: Sequence[str]) -> tuple[str, ...]:
-    """The names in the text, which have to be known ones."""
-    names = name_list(text, name)
-    unknown = [one for one in names if one not in known]
-    if unknown:
-        raise ConfigError(f"{flag(name)} has {', '.join(unknown)}; there are: {', '.join(known)}")
-    return names

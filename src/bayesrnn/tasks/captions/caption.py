@@ -4,7 +4,7 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
 
 import torch
@@ -13,9 +13,17 @@ from torch import Tensor
 from bayesrnn.data.vocabulary import EOS, Vocabulary
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Network
+from bayesrnn.options import REQUIRED, option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.report.heat import wants_colour
+from bayesrnn.runs.arguments import (
+    JsonOptions,
+    RunOptions,
+    html_option,
+    samples_option,
+    seed_option,
+)
 from bayesrnn.runs.output import columns, require_outputs, write_json, write_text
 from bayesrnn.tasks.captions.caption_report import captions_page, captions_text
 from bayesrnn.tasks.captions.caption_results import (
@@ -25,7 +33,7 @@ from bayesrnn.tasks.captions.caption_results import (
     DrawnCaption,
     RankedCaption,
 )
-from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, caption_search, require_beam
+from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, WIDEST_BEAM, caption_search
 from bayesrnn.tasks.captions.image_network import ImageNetwork, load_image_network
 from bayesrnn.tasks.captions.photographs import Preview, image_files, read_photograph
 from bayesrnn.tasks.captions.search import CaptionSearch
@@ -40,34 +48,46 @@ _BATCH = 32
 _LOOKED_AT = 4
 
 
-def caption_images(
-    run: Path,
-    images: Sequence[Path],
-    best: int = 3,
-    samples: int = 20,
-    beam: int = DEFAULT_BEAM,
-    html: Path | None = None,
-    json: Path | None = None,
-    checkpoint: str = "best",
-    seed: int = 1,
-    device: str = "auto",
-) -> str:
+@dataclass(frozen=True, kw_only=True)
+class PhotographOptions(RunOptions, JsonOptions):
+    """The images, and how captions are searched for."""
+
+    image: tuple[Path, ...] = option(REQUIRED, "image files, or folders of them", metavar="FILE...")
+    best: int = option(3, "how many captions of each image to show", ge=1, le=WIDEST_BEAM)
+    samples: int = samples_option(
+        "draws of the network whose predictions are averaged and compared; 0: the mean weights "
+        "alone. All are in memory at once, of bbb each as large as the network (20 MB at the "
+        "default size)"
+    )
+    beam: int = option(
+        DEFAULT_BEAM,
+        "how many unfinished captions the search pursues; at least as many as are shown",
+        ge=1,
+        le=WIDEST_BEAM,
+    )
+    html: Path | None = html_option("the pictures and shaded words")
+    seed: int = seed_option()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.image:
+            raise ConfigError("--image has no files; give one or more, or a folder")
+
+
+def caption_images(options: PhotographOptions) -> str:
     """What a run says of image files, for the terminal; also as a page and as JSON if asked for.
 
     All images are read before any is captioned, so that one that cannot be read costs little work.
     """
-    if samples < 0:
-        raise ConfigError(f"--samples is {samples}; it has to be 0 (the mean network) or more")
-    require_beam(best, "--best")
-    require_beam(beam)
-    if not images:
-        raise ConfigError("--image has no files; give one or more, or a folder")
+    html, json = options.html, options.json
     require_outputs(html, json)
-    files = image_files(images)
-    trained = TASK.open_run(run, checkpoint, device)
+    files = image_files(options.image)
+    trained = TASK.open_run(options.run, options.checkpoint, options.device)
     looking = load_image_network().to(trained.device)
     features, previews = _seen(files, looking, trained.device, with_previews=html is not None)
-    found = captioned(trained, files, features, best, samples, beam, seed)
+    found = captioned(
+        trained, files, features, options.best, options.samples, options.beam, options.seed
+    )
     if html is not None:
         write_text(captions_page(found, previews), html)
     if json is not None:

@@ -5,9 +5,8 @@ from dataclasses import asdict, dataclass
 from typing import Any, ClassVar
 
 from bayesrnn.data.vocabulary import EOS, UNK
-from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Bounded
-from bayesrnn.options import option
+from bayesrnn.options import CheckedOptions, option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.runs.evaluation import (
@@ -33,7 +32,7 @@ from bayesrnn.uncertainty.draws import Draws, networks_to_read
 DEFAULT_BEAM = 3
 
 #: Each caption that is pursued has a state for every network, all in memory at once.
-_WIDEST_BEAM = 100
+WIDEST_BEAM = 100
 
 #: What a perplexity of captions is of: without it, no two can be compared.
 CONVENTION = (
@@ -48,17 +47,16 @@ SCORES_NOTE = (
 
 
 @dataclass(frozen=True)
-class CaptionOptions:
+class CaptionOptions(CheckedOptions):
     """What `bayesrnn evaluate` can be asked of captioners alone."""
 
     beam: int = option(
         DEFAULT_BEAM,
-        "how many unfinished captions the search pursues (3 is what `compare` shows; up to 100), "
-        "beside a search that always takes the likeliest word",
+        "how many unfinished captions the search pursues (3 is what `compare` shows), beside a "
+        "search that always takes the likeliest word",
+        ge=1,
+        le=WIDEST_BEAM,
     )
-
-    def __post_init__(self) -> None:
-        require_beam(self.beam)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -145,12 +143,6 @@ def evaluate_captions(
     return CaptionEvaluation(
         **about(run, settings), data=run.config.data, rows=tuple(rows), asked=asked
     )
-
-
-def require_beam(beam: int, name: str = "--beam") -> None:
-    """Refuse a number of captions to pursue that cannot be meant."""
-    if not 1 <= beam <= _WIDEST_BEAM:
-        raise ConfigError(f"{name} is {beam}; it has to be from 1 to {_WIDEST_BEAM}")
 
 
 def caption_search(run: TrainedCaptioner, beam: int) -> CaptionSearch:

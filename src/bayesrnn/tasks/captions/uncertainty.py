@@ -10,13 +10,14 @@ from torch import Tensor
 from bayesrnn.data.vocabulary import EOS
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Network
+from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
+from bayesrnn.runs.arguments import DoubtOptions, ReportOptions
 from bayesrnn.runs.load import read_config
 from bayesrnn.runs.output import require_outputs, write_json, write_text
 from bayesrnn.runs.summary import RunSummary, read_summary
-from bayesrnn.runs.uncertainty import require_common
 from bayesrnn.tasks.captions.data import COCO, CaptionedImages, CaptionWords, has_coco, load_coco
 from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, caption_search
 from bayesrnn.tasks.captions.scores import SCALE, score_captions
@@ -37,25 +38,20 @@ from bayesrnn.uncertainty.detection import Detection, detection
 from bayesrnn.uncertainty.draws import Draws
 
 
-@dataclass(frozen=True)
-class CaptionDoubtSettings:
-    """What to measure, and with how much effort.
+@dataclass(frozen=True, kw_only=True)
+class CaptionDoubtSettings(DoubtOptions):
+    """What to measure, and with how much effort."""
 
-    samples: numbers of draws; 0 is the mean network.
-    coco: at most so many images of COCO, chosen at random; None: all, if the data set is there.
-    bootstrap: resamples for the intervals.
-    """
-
-    samples: tuple[int, ...] = (0, 10)
-    coco: int | None = None
-    split: str = "test"
-    bootstrap: int = 1000
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        require_common(self.samples, self.split, self.bootstrap)
-        if self.coco is not None and self.coco < 0:
-            raise ConfigError(f"--coco is {self.coco}; it has to be 0 (none) or more")
+    samples: tuple[int, ...] = option(
+        (0, 10), "numbers of draws", ge=0, zero="the mean weights", commas=True
+    )
+    coco: int | None = option(
+        None,
+        "captions: tell at most so many images of COCO from those of the run's data, 0: none "
+        "(default: all, if the data folder has them)",
+        ge=0,
+        zero="none",
+    )
 
 
 def _is_captioner(run: Path) -> bool:
@@ -74,21 +70,14 @@ def are_captioners(runs: Sequence[Path]) -> bool:
     return bool(theirs)
 
 
-def caption_uncertainty_report(
-    runs: Sequence[Path],
-    settings: CaptionDoubtSettings,
-    html: Path | None = None,
-    json: Path | None = None,
-    checkpoint: str = "best",
-    device: str = "auto",
-) -> str:
-    """The figures as text; with `html` and `json` also as files."""
-    require_outputs(html, json)
-    found = caption_uncertainty(runs, settings, checkpoint, device)
-    if html is not None:
-        write_text(caption_uncertainty_page(found), html)
-    if json is not None:
-        write_json([asdict(run) for run in found], json)
+def caption_uncertainty_report(where: ReportOptions, settings: CaptionDoubtSettings) -> str:
+    """The figures as text; if asked for also as files."""
+    require_outputs(where.html, where.json)
+    found = caption_uncertainty(where.runs, settings, where.checkpoint, where.device)
+    if where.html is not None:
+        write_text(caption_uncertainty_page(found), where.html)
+    if where.json is not None:
+        write_json([asdict(run) for run in found], where.json)
     return caption_uncertainty_text(found)
 
 

@@ -10,6 +10,7 @@ from torch import Tensor
 
 from bayesrnn.data.batches import TrainingBatches
 from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.options import REQUIRED, CheckedOptions, option
 from bayesrnn.progress import progress_bar
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.dynamic import (
@@ -37,37 +38,59 @@ _RMS_MARK = {"formula": 2}
 _STATISTICS_MINIBATCHES, _STATISTICS_SEQUENCES = 500, 100
 
 
-@dataclass(frozen=True)
-class DynamicOptions:
+#: What a setting of dynamic evaluation can be.
+_LR: dict[str, Any] = {"gt": 0, "le": 1e9}
+_DECAY: dict[str, Any] = {"ge": 0, "le": 1}
+_SEGMENT: dict[str, Any] = {"gt": 0, "le": 10**6}
+
+
+@dataclass(frozen=True, kw_only=True)
+class DynamicOptions(CheckedOptions):
     """What the user asks of dynamic evaluation; None is left to tuning, or else to defaults."""
 
-    rule: str = "sgd"
-    lr: float | None = None
-    decay: float | None = None
-    segment: int | None = None
+    dynamic: DynamicRule | None = option(
+        None,
+        "dynamic evaluation: go on learning from the text while reading it, on a copy of the mean "
+        "weights; --dynamic alone means sgd, rms adds a pull back to the trained weights",
+    )
+    dynamic_lr: float | None = option(
+        None, "its learning rate (default: as tuned, else 0.1, for rms 0.0001)", **_LR
+    )
+    dynamic_decay: float | None = option(
+        None, "rms: the pull back (default: as tuned, else 0.001)", **_DECAY
+    )
+    dynamic_segment: int | None = option(
+        None,
+        "dynamic evaluation: words between updates (default: as tuned, else 5)",
+        **_SEGMENT,
+    )
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.dynamic is None and self.given():
+            raise ConfigError("--dynamic-lr, -decay and -segment belong to --dynamic; add it")
+        if self.dynamic == "sgd" and self.dynamic_decay is not None:
+            raise ConfigError("--dynamic-decay belongs to --dynamic rms; leave it out, or use rms")
+
+    def given(self) -> dict[str, Any]:
+        """The settings that the user gave."""
+        settings = {
+            "lr": self.dynamic_lr,
+            "decay": self.dynamic_decay,
+            "segment": self.dynamic_segment,
+        }
+        return {name: value for name, value in settings.items() if value is not None}
 
 
 @dataclass(frozen=True)
-class DynamicSettings:
+class DynamicSettings(CheckedOptions):
     """One complete choice, and where it comes from in a word; `decay` is for rms only."""
 
-    rule: str
-    lr: float
-    decay: float
-    segment: int
+    rule: DynamicRule = option(REQUIRED, "the kind of update")
+    lr: float = option(REQUIRED, "learning rate", **_LR)
+    decay: float = option(REQUIRED, "pull back to the trained weights", **_DECAY)
+    segment: int = option(REQUIRED, "words between updates", **_SEGMENT)
     source: str = "default"
-
-    def __post_init__(self) -> None:
-        limits = {"lr": (0.0, 1e9), "decay": (-1e-300, 1.0), "segment": (0, 10**6)}
-        for name, (above, most) in limits.items():
-            value = getattr(self, name)
-            kinds = int if name == "segment" else int | float
-            if not isinstance(value, kinds) or isinstance(value, bool) or not above < value <= most:
-                least = "from 0" if name == "decay" else "above 0"
-                raise ConfigError(
-                    f"--dynamic-{name} is {value}; it has to be a{' whole' * (kinds is int)} "
-                    f"number {least} and at most {most:g}"
-                )
 
     def __str__(self) -> str:
         decay = f", decay {self.decay:.3g}" * (self.rule == "rms")
@@ -87,10 +110,8 @@ DEFAULTS = {
 
 def choose_settings(path: Path, options: DynamicOptions) -> DynamicSettings:
     """The user's settings for a run, completed by what tuning found, or else by defaults."""
-    given = {n: v for n, v in vars(options).items() if n != "rule" and v is not None}
-    if options.rule == "sgd" and "decay" in given:
-        raise ConfigError("--dynamic-decay belongs to --dynamic rms; leave it out, or use rms")
-    base = tuned_settings(path).get(options.rule, DEFAULTS[options.rule])
+    rule: DynamicRule = options.dynamic or "sgd"
+    base, given = tuned_settings(path).get(rule, DEFAULTS[rule]), options.given()
     return replace(base, **given, source="given") if given else base
 
 

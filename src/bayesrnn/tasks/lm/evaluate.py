@@ -5,7 +5,6 @@ from typing import Any
 
 from torch import Tensor
 
-from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Bounded
 from bayesrnn.options import option
 from bayesrnn.progress import progress_bar
@@ -22,7 +21,6 @@ from bayesrnn.runs.evaluation import (
 )
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.dynamic_settings import (
-    RULES,
     DynamicOptions,
     DynamicScorer,
     DynamicSettings,
@@ -35,39 +33,14 @@ from bayesrnn.uncertainty.draws import networks_to_read
 from bayesrnn.uncertainty.likelihood import Likelihood
 
 
-@dataclass(frozen=True)
-class TextOptions:
+@dataclass(frozen=True, kw_only=True)
+class TextOptions(DynamicOptions):
     """What `bayesrnn evaluate` can be asked of language models alone."""
 
-    streams: int = option(1, "parts of the text read side by side; 1 is exact, more are faster")
-    unroll: int = option(100, "words per step; does not change the result")
-    dynamic: str | None = option(
-        None,
-        "dynamic evaluation: go on learning from the text while reading it, on a copy of the mean "
-        "weights; --dynamic alone means sgd, rms adds a pull back to the trained weights",
-        choices=RULES,
+    streams: int = option(
+        1, "parts of the text read side by side; 1 is exact, more are faster", ge=1
     )
-    dynamic_lr: float | None = option(
-        None, "its learning rate (default: as tuned, else 0.1, for rms 0.0001)"
-    )
-    dynamic_decay: float | None = option(None, "rms: the pull back (default: as tuned, else 0.001)")
-    dynamic_segment: int | None = option(
-        None, "dynamic evaluation: words between updates (default: as tuned, else 5)"
-    )
-
-    def __post_init__(self) -> None:
-        details = (self.dynamic_lr, self.dynamic_decay, self.dynamic_segment)
-        if self.dynamic is None and details != (None, None, None):
-            raise ConfigError("--dynamic-lr, -decay and -segment belong to --dynamic; add it")
-
-    def dynamic_options(self) -> DynamicOptions:
-        """What was asked of dynamic evaluation."""
-        return DynamicOptions(
-            rule=self.dynamic or RULES[0],
-            lr=self.dynamic_lr,
-            decay=self.dynamic_decay,
-            segment=self.dynamic_segment,
-        )
+    unroll: int = option(100, "words per step; does not change the result", ge=1)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,7 +76,7 @@ def evaluate_text(
 ) -> TextEvaluation:
     """The rows of a language model on a split of its own corpus."""
     # First of all, so that a mistake in the settings is told before the long work.
-    dynamic = choose_settings(run.path, options.dynamic_options()) if options.dynamic else None
+    dynamic = choose_settings(run.path, options) if options.dynamic else None
     corpus, streams = run.corpus(), options.streams
     text = getattr(corpus, settings.split).to(run.device)
 

@@ -1,36 +1,52 @@
 """Generate text from a run, and see which words it was least sure of."""
 
-from pathlib import Path
+from dataclasses import dataclass
 
 import torch
 
 from bayesrnn.data.text import detokenize, known_tokens
 from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
-from bayesrnn.errors import ConfigError
+from bayesrnn.options import option
 from bayesrnn.progress import say
 from bayesrnn.random import seeded
+from bayesrnn.runs.arguments import RunOrFileOptions, seed_option
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 
 
-def generate(
-    run: Path,
-    prompt: str = "",
-    words: int = 50,
-    temperature: float = 1.0,
-    top_k: int = 0,
-    seed: int = 1,
-    checkpoint: str = "best",
-    device: str = "auto",
-) -> str:
-    """A continuation of `prompt`, as text."""
-    trained = TASK.open_run(run, checkpoint, device, for_inference=True)
+@dataclass(frozen=True, kw_only=True)
+class GenerateOptions(RunOrFileOptions):
+    """How a text begins, and how it goes on."""
+
+    prompt: str = option("", "how the text begins", metavar="TEXT")
+    words: int = option(50, "how many words to add", ge=1)
+    temperature: float = option(
+        1.0, "below 1 safer, above 1 wilder, 0 always the likeliest word", ge=0
+    )
+    top_k: int = option(
+        0, "choose among this many likeliest words only; 0: among all", ge=0, zero="no limit"
+    )
+    seed: int = seed_option("another seed gives another text")
+
+
+def generate(options: GenerateOptions) -> str:
+    """A continuation of the prompt, as text."""
+    trained = TASK.open_run(options.run, options.checkpoint, options.device, for_inference=True)
     trained.note_one_network("generate")
-    tokens = prompt_tokens(prompt, trained.vocabulary)
+    tokens = prompt_tokens(options.prompt, trained.vocabulary)
     unknown = [token for token in tokens if token not in trained.vocabulary]
     if unknown:
         say(f"note: not in the vocabulary, read as {UNK}: {' '.join(unknown)}")
-    return detokenize(continuation(trained, tokens, words, temperature, top_k, seed))
+    return detokenize(
+        continuation(
+            trained,
+            tokens,
+            options.words,
+            temperature=options.temperature,
+            top_k=options.top_k,
+            seed=options.seed,
+        )
+    )
 
 
 def prompt_tokens(prompt: str, vocabulary: Vocabulary) -> list[str]:
@@ -54,12 +70,6 @@ def continuation(
     for unknown words is never drawn.
     """
     vocabulary = trained.vocabulary
-    if not 0 <= temperature < float("inf"):
-        raise ConfigError(f"--temperature is {temperature:g}; it has to be 0 or more")
-    if words < 1:
-        raise ConfigError(f"--words is {words}; it has to be 1 or more")
-    if top_k < 0:
-        raise ConfigError(f"--top-k is {top_k}; it has to be 0 (no limit) or more")
     generator = seeded(seed)
     network = trained.method.mean(trained.net)
     ids = vocabulary.encode([EOS, *tokens]).to(trained.device)

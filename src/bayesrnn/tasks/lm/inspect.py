@@ -11,10 +11,19 @@ from torch import Tensor
 
 from bayesrnn.data.text import known_tokens, read_text
 from bayesrnn.data.vocabulary import EOS
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import CorpusError
+from bayesrnn.options import option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.report.heat import wants_colour
+from bayesrnn.runs.arguments import (
+    JsonOptions,
+    RunOrFileOptions,
+    html_option,
+    require_one_text,
+    samples_option,
+    seed_option,
+)
 from bayesrnn.runs.output import columns, require_outputs, write_json, write_text
 from bayesrnn.tasks.lm.generate import prompt_tokens
 from bayesrnn.tasks.lm.inspect_report import inspection_page, inspection_text
@@ -144,35 +153,33 @@ def _figures(
     return figures
 
 
-def inspect_text(
-    run: Path,
-    text: str | None = None,
-    file: Path | None = None,
-    samples: int = 20,
-    top: int = 5,
-    html: Path | None = None,
-    json: Path | None = None,
-    checkpoint: str = "best",
-    seed: int = 1,
-    device: str = "auto",
-) -> str:
+@dataclass(frozen=True, kw_only=True)
+class InspectOptions(RunOrFileOptions, JsonOptions):
+    """The text to look at, and how."""
+
+    text: str | None = option(None, "the text to look at", metavar="TEXT")
+    file: Path | None = option(None, "or a file with the text (UTF-8)", metavar="FILE")
+    html: Path | None = html_option("the words shaded")
+    samples: int = samples_option()
+    top: int = option(5, "rows of the tables", ge=1)
+    seed: int = seed_option()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_text(self.text, self.file)
+
+
+def inspect_text(options: InspectOptions) -> str:
     """What the run makes of a text, for the terminal; also as a page and as JSON if asked for."""
-    if samples < 0:
-        raise ConfigError(f"--samples is {samples}; it has to be 0 (the mean network) or more")
-    if top < 1:
-        raise ConfigError(f"--top is {top}; it has to be 1 or more")
-    if (text is None) == (file is None):
-        given = "neither" if text is None else "both"
-        raise ConfigError(f'{given} of --text and --file were given; give one: --text "..."')
-    require_outputs(html, json)
-    trained = TASK.open_run(run, checkpoint, device, for_inference=True)
-    tokens = _tokens(trained, text, file)
-    found = inspected(trained, tokens, samples, top, seed)
-    if html is not None:
-        write_text(inspection_page(found, top), html)
-    if json is not None:
-        write_json(asdict(found), json)
-    return inspection_text(found, top, wants_colour(sys.stdout), columns())
+    require_outputs(options.html, options.json)
+    trained = TASK.open_run(options.run, options.checkpoint, options.device, for_inference=True)
+    tokens = _tokens(trained, options.text, options.file)
+    found = inspected(trained, tokens, options.samples, options.top, options.seed)
+    if options.html is not None:
+        write_text(inspection_page(found, options.top), options.html)
+    if options.json is not None:
+        write_json(asdict(found), options.json)
+    return inspection_text(found, options.top, wants_colour(sys.stdout), columns())
 
 
 def inspected(

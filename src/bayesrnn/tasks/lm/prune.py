@@ -9,7 +9,7 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from bayesrnn.compression.file import VALUE_TYPES, write_compact
+from bayesrnn.compression.file import write_compact
 from bayesrnn.compression.manifest import is_compact
 from bayesrnn.compression.patterns import matrices, patterns
 from bayesrnn.compression.pruning import dropped_weights, without
@@ -24,7 +24,7 @@ from bayesrnn.tasks.lm.fine_tuning import fine_tune
 from bayesrnn.tasks.lm.likelihood import target_log_probs
 from bayesrnn.tasks.lm.prune_report import pruning_page, pruning_text
 from bayesrnn.tasks.lm.prune_results import Curve, KeptQuality, Measured, PrunedFile, PrunedRun
-from bayesrnn.tasks.lm.prune_settings import PruneSettings
+from bayesrnn.tasks.lm.prune_settings import PruneOptions, PruneSettings
 from bayesrnn.tasks.lm.task import HINTS, TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.training.run_directory import RunDirectory
@@ -41,53 +41,26 @@ _EXACTNESS = 1000
 _UNROLL = 100
 
 
-def prune_report(
-    run: Path,
-    settings: PruneSettings,
-    html: Path | None = None,
-    json: Path | None = None,
-    checkpoint: str = "best",
-    device: str = "auto",
-    out: Path | None = None,
-) -> str:
-    """What pruning costs a run, as text; with `html` and `json` also as files.
+def prune_report(options: PruneOptions) -> str:
+    """What pruning costs a run, as text; if asked for also as files.
 
     With `out` the pruned network itself is written, as a compact file.
     """
-    require_outputs(html, json)
-    _require_out(out, settings, (html, json))
-    if is_compact(run):
+    require_outputs(options.html, options.json)
+    if options.out is not None:
+        require_writable(options.out)
+    if is_compact(options.run):
         raise ConfigError(
-            f"{run} is the file of a network that is pruned already; give the folder of a run"
+            f"{options.run} is the file of a network that is pruned already; give the folder of a "
+            "run"
         )
-    found, kept = prune_run(TASK.open_run(run, checkpoint, device), settings, out)
-    if html is not None:
-        write_text(pruning_page(found, matrices(kept)), html)
-    if json is not None:
-        write_json(as_json(found), json)
+    trained = TASK.open_run(options.run, options.checkpoint, options.device)
+    found, kept = prune_run(trained, options, options.out)
+    if options.html is not None:
+        write_text(pruning_page(found, matrices(kept)), options.html)
+    if options.json is not None:
+        write_json(as_json(found), options.json)
     return pruning_text(found)
-
-
-def _require_out(
-    out: Path | None, settings: PruneSettings, others: tuple[Path | None, ...]
-) -> None:
-    """Refuse a file that cannot be written, or of a network that nothing tells, before the work."""
-    if out is None:
-        if settings.values != VALUE_TYPES[0]:
-            raise ConfigError(f"--values is {settings.values}, but there is no --out; give a file")
-        if settings.fine_tune:
-            raise ConfigError(
-                "--fine-tune trains what --out writes, and there is none; give a file"
-            )
-        return
-    if settings.fraction is None and settings.keep_quality is None:
-        raise ConfigError(
-            "--out needs to know how many weights to drop; give --fraction 0.8 for four fifths, or "
-            "--keep-quality 0.01 for as many as cost at most 1% in perplexity"
-        )
-    if str(out) == "-" or out in others:
-        raise ConfigError(f"--out is {out}; give a file of its own")
-    require_writable(out)
 
 
 def prune_run(

@@ -2,13 +2,15 @@
 
 import math
 from collections.abc import Callable, Iterable
-from dataclasses import replace
-from pathlib import Path
+from dataclasses import dataclass, replace
 
 from bayesrnn.errors import ConfigError, TrainingDivergedError
+from bayesrnn.options import option
 from bayesrnn.progress import say
+from bayesrnn.runs.arguments import RunOptions
 from bayesrnn.tasks.lm.dynamic_settings import (
     DEFAULTS,
+    DynamicRule,
     DynamicScorer,
     DynamicSettings,
     keep_settings,
@@ -21,18 +23,19 @@ from bayesrnn.uncertainty.likelihood import Likelihood
 _TUNING_FACTORS, _WORTH_WHILE = (8.0, 2.0), 1e-4
 
 
-def tune_dynamic(
-    run: Path,
-    rule: str = "sgd",
-    segment: int | None = None,
-    words: int = 20_000,
-    checkpoint: str = "best",
-    device: str = "auto",
-) -> str:
+@dataclass(frozen=True, kw_only=True)
+class TuneOptions(RunOptions):
+    """The rule whose settings to find, and on how much text."""
+
+    rule: DynamicRule = option("sgd", "the kind of update")
+    segment: int = option(5, "words between updates", ge=1)
+    words: int = option(20_000, "words of the validation text to tune on", ge=1)
+
+
+def tune_dynamic(options: TuneOptions) -> str:
     """Find settings on the validation text and keep them in the run; gives them as a line."""
-    start = DEFAULTS[rule]
-    if segment is not None:
-        start = replace(start, segment=segment)
+    run, rule, words = options.run, options.rule, options.words
+    start = replace(DEFAULTS[rule], segment=options.segment)
     if words < 10 * start.segment:
         raise ConfigError(
             f"--words is {words}; for segments of {start.segment} it has to be "
@@ -40,7 +43,7 @@ def tune_dynamic(
         )
     if run.is_file():
         raise ConfigError(f"{run} is a file, which keeps no settings; give the folder of a run")
-    trained = TASK.open_run(run, checkpoint, device)
+    trained = TASK.open_run(run, options.checkpoint, options.device)
     corpus = trained.corpus()
     text = corpus.valid[: words + 1].to(trained.device)
     score = DynamicScorer(trained, corpus, text)

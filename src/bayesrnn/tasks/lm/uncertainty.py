@@ -11,14 +11,13 @@ from torch import Tensor
 from bayesrnn.data.text import known_tokens, read_text
 from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
 from bayesrnn.errors import ConfigError, CorpusError
-from bayesrnn.options import flag
+from bayesrnn.options import option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
-from bayesrnn.runs.options import number_list
+from bayesrnn.runs.arguments import DoubtOptions, ReportOptions
 from bayesrnn.runs.output import require_outputs, write_json, write_text
 from bayesrnn.runs.summary import RunSummary
-from bayesrnn.runs.uncertainty import require_common
 from bayesrnn.tasks.lm.data import CORPUS_NAMES, Corpus, load_corpus
 from bayesrnn.tasks.lm.reading import (
     Way,
@@ -45,64 +44,48 @@ from bayesrnn.uncertainty.temperature import TemperatureFit
 REVERSED = "reversed"
 
 
-@dataclass(frozen=True)
-class UncertaintySettings:
+@dataclass(frozen=True, kw_only=True)
+class UncertaintySettings(DoubtOptions):
     """What to measure, and with how much effort.
 
-    samples: numbers of draws; 0 is the mean network.
-    shifts: further texts by corpus name or path, beside the reversed, shuffled and random words.
-    random_words: the share of words that is replaced by random ones.
+    shifts: further texts, beside the reversed, the shuffled and the one with random words.
     only_reversed: leave out the shuffled text and the one with random words: half the work.
-    window: words over which scores are averaged before texts are told apart.
-    bootstrap: resamples for the intervals.
-    temperature_words: words of the validation text to which the temperature is fitted.
     """
 
-    samples: tuple[int, ...] = (0, 1, 2, 5, 10, 20)
-    shifts: tuple[str, ...] = ()
-    random_words: float = 0.2
+    samples: tuple[int, ...] = option(
+        (0, 1, 2, 5, 10, 20),
+        "numbers of draws, 0: the mean weights; of captioners by default 0,10",
+        ge=0,
+        zero="the mean weights",
+        commas=True,
+    )
+    shifts: tuple[str, ...] = option(
+        (),
+        "one more shifted text: a corpus by name or folder (its test text), or a text file; may be "
+        "given several times",
+        repeated=True,
+        flag="shift",
+        metavar="NAME|PATH",
+    )
+    random_words: float = option(0.2, "share of the words that random ones replace", gt=0, le=1)
     only_reversed: bool = False
-    window: int = 20
-    streams: int = 1
-    bootstrap: int = 1000
-    temperature_words: int = 10_000
-    split: str = "test"
-    seed: int = 1
-
-    def __post_init__(self) -> None:
-        require_common(self.samples, self.split, self.bootstrap)
-        if not 0 < self.random_words <= 1:
-            raise ConfigError(
-                f"--random-words is {self.random_words:g}; it has to be above 0 and at most 1"
-            )
-        least = {"window": 1, "streams": 1, "temperature_words": 2}
-        for name, low in least.items():
-            if getattr(self, name) < low:
-                given = getattr(self, name)
-                raise ConfigError(f"{flag(name)} is {given}; it has to be {low} or more")
+    window: int = option(20, "words per window when texts are told apart", ge=1)
+    streams: int = option(
+        1, "parts of each text read side by side; 1 is exact, more are faster", ge=1
+    )
+    temperature_words: int = option(
+        10_000, "words of the validation text to fit the temperature to", ge=2
+    )
 
 
-def sample_counts(text: str) -> tuple[int, ...]:
-    """Numbers of draws as the user writes them: 0,1,2,5."""
-    advice = "whole numbers with commas between, such as 0,1,2,5,10,20"
-    return number_list(text, int, "samples", advice)
-
-
-def uncertainty_report(
-    runs: Sequence[Path],
-    settings: UncertaintySettings,
-    html: Path | None = None,
-    json: Path | None = None,
-    checkpoint: str = "best",
-    device: str = "auto",
-) -> str:
-    """The benchmark as text; with `html` and `json` also as files."""
-    require_outputs(html, json)
-    found = uncertainty(runs, settings, checkpoint, device)
-    if html is not None:
-        write_text(uncertainty_page(found), html)
-    if json is not None:
-        write_json(as_json(found), json)
+def uncertainty_report(where: ReportOptions, settings: UncertaintySettings) -> str:
+    """The benchmark as text; if asked for also as files."""
+    require_outputs(where.html, where.json)
+    found = uncertainty(where.runs, settings, where.checkpoint, where.device)
+    if where.html is not None:
+        write_text(uncertainty_page(found), where.html)
+    if where.json is not None:
+        write_json(as_json(found), where.json)
     return uncertainty_text(found)
 
 

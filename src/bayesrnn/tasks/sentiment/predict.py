@@ -2,17 +2,26 @@
 
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import torch
 
 from bayesrnn.data.text import decode_text, read_text
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import CorpusError
+from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import seeded
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import counted, number_text
+from bayesrnn.runs.arguments import (
+    JsonOptions,
+    RunOptions,
+    require_one_text,
+    samples_option,
+    seed_option,
+)
 from bayesrnn.runs.output import require_outputs, write_json
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, review_words
 from bayesrnn.tasks.sentiment.predictions import (
@@ -29,26 +38,29 @@ from bayesrnn.uncertainty.draws import Draws, networks_to_read
 _STANDARD_INPUT = "-"
 
 
-def predict_texts(
-    run: Path,
-    text: str | None = None,
-    file: Path | None = None,
-    samples: int = 20,
-    interval: float = 0.9,
-    json: Path | None = None,
-    checkpoint: str = "best",
-    seed: int = 1,
-    device: str = "auto",
-) -> str:
+@dataclass(frozen=True, kw_only=True)
+class PredictOptions(RunOptions, JsonOptions):
+    """The texts, and how sure the answer is to be."""
+
+    text: str | None = option(None, "the text to rate or to label", metavar="TEXT")
+    file: Path | None = option(
+        None, "or a file with one text a line (UTF-8); - for standard input", metavar="FILE"
+    )
+    samples: int = samples_option()
+    interval: float = option(
+        0.9, "share of the predicted probability that lies in the interval", gt=0, lt=1
+    )
+    seed: int = seed_option()
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        require_one_text(self.text, self.file)
+
+
+def predict_texts(options: PredictOptions) -> str:
     """What a run predicts for a text, or for each line of a file, as a table; also as JSON."""
-    if samples < 0:
-        raise ConfigError(f"--samples is {samples}; it has to be 0 (the mean network) or more")
-    if not 0 < interval < 1:
-        raise ConfigError(f"--interval is {interval:g}; it has to be between 0 and 1, such as 0.9")
-    if (text is None) == (file is None):
-        given = "neither" if text is None else "both"
-        raise ConfigError(f'{given} of --text and --file were given; give one: --text "..."')
-    require_outputs(None, json)
+    text, file = options.text, options.file
+    require_outputs(None, options.json)
     texts = _lines(file) if file is not None else [str(text)]
     words = [review_words(one) for one in texts]
     for number, found in enumerate(words, start=1):
@@ -57,16 +69,16 @@ def predict_texts(
             if file is not None:
                 where = f"line {number} of {_source(file)}"
             raise CorpusError(f"{where} has no words; give a text of at least one word")
-    trained = TASK.open_run(run, checkpoint, device)
-    result = predicted(trained, texts, words, samples, interval, seed)
+    trained = TASK.open_run(options.run, options.checkpoint, options.device)
+    result = predicted(trained, texts, words, options.samples, options.interval, options.seed)
     for number, one in enumerate(result["texts"], start=1):
         if one["unknown"] == 1:
             say(
                 f"note: the run knows no word of {_named(number, len(texts))}; the prediction says "
                 "nothing about it"
             )
-    if json is not None:
-        write_json(result, json)
+    if options.json is not None:
+        write_json(result, options.json)
     table = predicted_numbers_table if result["target"] == "number" else predicted_labels_table
     return table(result).text()
 
