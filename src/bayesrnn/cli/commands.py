@@ -1,5 +1,6 @@
-"""Commands for runs of any task."""
+"""Commands for runs of any task. Those with options of tasks are made when they are called."""
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -13,12 +14,6 @@ from bayesrnn.runs.options import Given, command, command_of_parts, refuse_given
 from bayesrnn.runs.output import write_json
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.tasks import TASKS, task_of
-from bayesrnn.tasks.captions.uncertainty import (
-    CaptionDoubtSettings,
-    are_captioners,
-    caption_uncertainty_report,
-)
-from bayesrnn.tasks.lm.uncertainty import UncertaintySettings, uncertainty_report
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -26,48 +21,71 @@ class EvaluateOptions(EvaluationSettings, RunOrFileOptions, JsonOptions):
     """Which run to evaluate, how, and where to write what is found."""
 
 
-@command_of_parts(
-    EvaluateOptions, owned={name: task.evaluate_options for name, task in TASKS.items()}
-)
-def evaluate_run(given: Given) -> None:
-    """Measure how well a run predicts.
+def evaluate_command() -> Callable[..., None]:
+    """`bayesrnn evaluate`, with the options that tasks have for it."""
+    own = {name: task.evaluate_options for name, task in TASKS.items()}
 
-    Perplexity for text; error and calibration for images and labels; error and intervals for
-    ratings; perplexity, BLEU, ROUGE-L and CIDEr for captions.
+    @command_of_parts(EvaluateOptions, owned=own)
+    def evaluate_run(given: Given) -> None:
+        """Measure how well a run predicts.
 
-    bayesrnn evaluate runs/mine --samples 10 --json result.json
-    """
-    options = take(EvaluateOptions, given)
-    task = task_of(options.run)
-    own = take(task.evaluate_options, given)
-    for name, other in TASKS.items():
-        refuse_given(other.evaluate_options, given, f"runs of `bayesrnn train {name}`")
-    found = evaluate(task, options.run, options, own)
-    options.show(describe(task, found))
-    if options.json is not None:
-        write_json(found.as_json(), options.json)
+        Perplexity for text; error and calibration for images and labels; error and intervals for
+        ratings; perplexity, BLEU, ROUGE-L and CIDEr for captions.
+
+        bayesrnn evaluate runs/mine --samples 10 --json result.json
+        """
+        options = take(EvaluateOptions, given)
+        task = task_of(options.run)
+        for_task = take(task.evaluate_options, given)
+        for name, options_type in own.items():
+            refuse_given(options_type, given, f"runs of `bayesrnn train {name}`")
+        found = evaluate(task, options.run, options, for_task)
+        options.show(describe(task, found))
+        if options.json is not None:
+            write_json(found.as_json(), options.json)
+
+    return evaluate_run
 
 
-@command_of_parts(UncertaintySettings, CaptionDoubtSettings, ReportOptions)
-def measure_uncertainty(given: Given) -> None:
-    """Measure whether language models, or captioners, know what they do not know.
+def uncertainty_command() -> Callable[..., None]:
+    """`bayesrnn uncertainty`, with the options that tasks have for it."""
+    reports = {n: report for n, task in TASKS.items() if (report := task.uncertainty())}
+    own = {name: report.options for name, report in reports.items()}
 
-    Of texts: entropy gap, calibration, and how well reversed and otherwise shifted text is told
-    from regular text. Of captions: CIDEr when the least certain ones are withheld, how far
-    confidence follows CIDEr, and how well images of COCO are told from those of the run's data;
-    with 10 draws and all images of COCO that takes about five minutes a run on one core.
+    @command_of_parts(ReportOptions, owned=own)
+    def measure_uncertainty(given: Given) -> None:
+        """Measure whether runs know what they do not know.
 
-    bayesrnn uncertainty runs/plain runs/bbb --shift my-other-book.txt --html uncertainty.html
-    """
-    where = take(ReportOptions, given)
-    if are_captioners(where.runs):
-        doubts = take(CaptionDoubtSettings, given)
-        refuse_given(UncertaintySettings, given, "language models, not for captioners")
-        where.show(caption_uncertainty_report(where, doubts))
-    else:
-        settings = take(UncertaintySettings, given)
-        refuse_given(CaptionDoubtSettings, given, "captioners, not for language models")
-        where.show(uncertainty_report(where, settings))
+        Of texts: entropy gap, calibration, and how well reversed and otherwise shifted text is told
+        from regular text. Of captions: CIDEr when the least certain ones are withheld, how far
+        confidence follows CIDEr, and how well images of COCO are told from those of the run's data;
+        with 10 draws and all images of COCO that takes about five minutes a run on one core.
+
+        bayesrnn uncertainty runs/plain runs/bbb --shift my-other-book.txt --html uncertainty.html
+        """
+        where = take(ReportOptions, given)
+        if not where.runs:
+            raise ConfigError("no run was given; give the folders of one or more runs")
+        first, *others = [(run, task_of(run)) for run in where.runs]
+        for run, task in others:
+            if task is not first[1]:
+                raise ConfigError(
+                    f"{first[0]} is a run of `bayesrnn train {first[1].name}` and {run} of "
+                    f"`bayesrnn train {task.name}`; give runs of one task at a time"
+                )
+        if first[1].name not in reports:
+            have = " or ".join(f"`bayesrnn train {name}`" for name in reports)
+            raise ConfigError(
+                f"{first[0]} is a run of `bayesrnn train {first[1].name}`, of which nothing is "
+                f"measured yet; give runs of {have}"
+            )
+        report = reports[first[1].name]
+        options = take(report.options, given)
+        for name, options_type in own.items():
+            refuse_given(options_type, given, f"runs of `bayesrnn train {name}`")
+        where.show(report.report(where, options))
+
+    return measure_uncertainty
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Sequence
-from functools import partial
 from io import TextIOWrapper
 from pathlib import Path
-from typing import Any
 
 import tyro
 
 from bayesrnn import __version__
 from bayesrnn.errors import BayesRNNError, Interrupted
 from bayesrnn.progress import say
-from bayesrnn.runs.command import Command
+from bayesrnn.runs.command import Command, MadeCommand
 from bayesrnn.studies import COMMANDS as STUDIES
 from bayesrnn.tasks import TASKS
 
@@ -24,42 +22,31 @@ _GROUPS = {
     "reproduce": "Make published results again: the next word says which.",
 }
 
+_COMMANDS = "bayesrnn.cli.commands"
 _ANY_TASK: dict[tuple[str, ...], Command] = {
-    ("evaluate",): Command(
-        "bayesrnn.cli.commands:evaluate_run", "Measure how well a run predicts."
-    ),
-    ("uncertainty",): Command(
-        "bayesrnn.cli.commands:measure_uncertainty",
-        "Measure whether language models, or captioners, know what they do not know.",
+    ("evaluate",): MadeCommand(f"{_COMMANDS}:evaluate_command", "Measure how well a run predicts."),
+    ("uncertainty",): MadeCommand(
+        f"{_COMMANDS}:uncertainty_command", "Measure whether runs know what they do not know."
     ),
     ("compare",): Command(
-        "bayesrnn.cli.commands:compare_runs",
+        f"{_COMMANDS}:compare_runs",
         "Compare runs: a table, and learning curves in one self-contained page.",
     ),
 }
 
-#: Gives a command's function.
-Loader = Callable[[], Callable[..., Any]]
 
-
-def all_commands() -> dict[tuple[str, ...], tuple[str, Loader]]:
-    """Every command by its words, in the order of `--help`: its first line, and how to load it."""
+def all_commands() -> dict[tuple[str, ...], Command]:
+    """Every command by its words, in the order of `--help`."""
     tasks = TASKS.entries()
-    found: dict[tuple[str, ...], tuple[str, Loader]] = {}
+    found: dict[tuple[str, ...], Command] = {}
     for name, entry in tasks.items():
-        found["train", name] = entry.summary, partial(_training, name)
-    commands: dict[tuple[str, ...], Command] = dict(_ANY_TASK)
+        place = "bayesrnn.cli.training:training_command"
+        found["train", name] = MadeCommand(place, entry.summary, (name,))
+    found.update(_ANY_TASK)
     for entry in tasks.values():
-        commands.update({(word,): command for word, command in entry.commands.items()})
-    for words, command in {**commands, **STUDIES}.items():
-        found[words] = command.summary, command.load
-    return found
-
-
-def _training(task: str) -> Callable[..., None]:
-    from bayesrnn.cli.training import training_command
-
-    return training_command(TASKS[task])
+        for word, command in entry.commands.items():
+            found[word,] = command
+    return {**found, **STUDIES}
 
 
 def make_app(arguments: Sequence[str]) -> tyro.extras.SubcommandApp:
@@ -70,7 +57,7 @@ def make_app(arguments: Sequence[str]) -> tyro.extras.SubcommandApp:
     app = tyro.extras.SubcommandApp()
     groups = {word: tyro.extras.SubcommandApp() for word in _GROUPS}
     seen = set[str]()
-    for words, (summary, load) in all_commands().items():
+    for words, command in all_commands().items():
         group = words[0] if len(words) > 1 else None
         if group is not None and group not in seen:
             seen.add(group)
@@ -79,7 +66,7 @@ def make_app(arguments: Sequence[str]) -> tyro.extras.SubcommandApp:
         if called:
             _before_work()
         parent = app if group is None else groups[group]
-        parent.command(name=words[-1])(load() if called else _shown(summary))
+        parent.command(name=words[-1])(command.load() if called else _shown(command.summary))
     return app
 
 
@@ -92,11 +79,11 @@ def _before_work() -> None:
 def _shown(summary: str) -> Callable[[], None]:
     """A command that is only shown."""
 
-    def command() -> None:
+    def shown() -> None:
         pass
 
-    command.__doc__ = summary
-    return command
+    shown.__doc__ = summary
+    return shown
 
 
 def _with_default_rule(arguments: Sequence[str]) -> list[str]:

@@ -9,11 +9,12 @@ import tyro
 from bayesrnn.progress import say
 from bayesrnn.runs.options import command_line_type, given_options
 from bayesrnn.runs.start import RunArguments, train_run
-from bayesrnn.runs.task import Task
+from bayesrnn.tasks import TASKS
 
 
-def training_command(task: Task[Any, Any]) -> Callable[..., None]:
+def training_command(name: str) -> Callable[..., None]:
     """`bayesrnn train` for a task, with an option for each entry of its configuration."""
+    task = TASKS[name]
     arguments = command_line_type(
         "TrainingArguments",
         (RunArguments, task.config_type),

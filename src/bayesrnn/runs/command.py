@@ -20,6 +20,17 @@ class Command:
 
 
 @dataclass(frozen=True)
+class MadeCommand(Command):
+    """A word whose function is made when it is called: `place` makes it from the `arguments`."""
+
+    arguments: tuple[str, ...] = ()
+
+    def load(self) -> Any:
+        """The function."""
+        return super().load()(*self.arguments)
+
+
+@dataclass(frozen=True)
 class TaskEntry:
     """What the command line has to know of a task before it imports it.
 

@@ -11,7 +11,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, Any, ClassVar, Generic, NamedTuple, TypeVar, cast
 
 import torch
 from torch import nn
@@ -22,7 +22,8 @@ from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import number_text
-from bayesrnn.runs.config import TrainingConfig
+from bayesrnn.runs.arguments import ReportOptions
+from bayesrnn.runs.config import Recipes, TrainingConfig, resolve
 from bayesrnn.runs.evaluation import Evaluation, EvaluationSettings
 from bayesrnn.training.problem import Problem
 
@@ -69,6 +70,16 @@ class OwnComparison(NamedTuple):
     table: Table
 
 
+class UncertaintyReport(NamedTuple):
+    """How the uncertainty of several runs of a task is measured, and told as text.
+
+    options: a dataclass of options; `report` is handed one, with the runs and files to write.
+    """
+
+    options: type[CheckedOptions]
+    report: Callable[[ReportOptions, Any], str]
+
+
 class Task(ABC, Generic[Config, Data]):
     """Something to learn: its configuration, its data, its network, and how good a run of it is."""
 
@@ -78,6 +89,8 @@ class Task(ABC, Generic[Config, Data]):
     summary: ClassVar[str]
     example: ClassVar[str]
     config_type: ClassVar[type[TrainingConfig]]
+    #: Settings under which methods are known to train it.
+    recipes: ClassVar[Recipes]
     #: What is counted, in the singular.
     unit: ClassVar[str]
     #: The entry of the configuration that says what was learnt.
@@ -95,9 +108,9 @@ class Task(ABC, Generic[Config, Data]):
     #: title in `bayesrnn compare`, and what has to be said of it.
     own_inferences: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
-    @abstractmethod
     def resolve(self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None) -> Config:
         """A full configuration from what the user gave and a configuration file."""
+        return cast(Config, resolve(self.config_type, self.recipes, given, file))
 
     @abstractmethod
     def run_name(self, config: Config) -> str:
@@ -158,6 +171,10 @@ class Task(ABC, Generic[Config, Data]):
         """What has to be said below all rows."""
         del evaluation
         return []
+
+    def uncertainty(self) -> UncertaintyReport | None:
+        """What `bayesrnn uncertainty` does with runs of the task; None: nothing."""
+        return None
 
     def network(self, config: Mapping[str, Any]) -> str:
         """The network of a configuration in brief."""

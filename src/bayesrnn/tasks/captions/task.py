@@ -17,11 +17,11 @@ from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabular
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
-from bayesrnn.runs.config import resolve
+from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.summary import RunSummary
-from bayesrnn.runs.task import PERPLEXITY, Measure, OwnComparison, Task
+from bayesrnn.runs.task import PERPLEXITY, Measure, OwnComparison, Task, UncertaintyReport
 from bayesrnn.tasks.captions import ENTRY
 from bayesrnn.tasks.captions.batches import (
     CaptionBatch,
@@ -55,17 +55,12 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
     summary: ClassVar[str] = ENTRY.summary
     example: ClassVar[str] = "bayesrnn train captions --data flickr8k --method bbb"
     config_type: ClassVar[type[CaptionsConfig]] = CaptionsConfig
+    recipes: ClassVar[Recipes] = RECIPES
     unit: ClassVar[str] = "caption"
     data_key: ClassVar[str] = "data"
     file_names: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE,)
     problem_file: ClassVar[str | None] = VOCABULARY_FILE
     evaluate_options: ClassVar[type] = CaptionOptions
-
-    def resolve(
-        self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
-    ) -> CaptionsConfig:
-        """A full configuration from what the user gave and a configuration file."""
-        return resolve(CaptionsConfig, RECIPES, given, file)
 
     def run_name(self, config: CaptionsConfig) -> str:
         """Named by data, method and seed."""
@@ -152,6 +147,12 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
         """Perplexity and scores of captions on a split of the run's own images."""
         run = self.open_run(path, settings.checkpoint, settings.device)
         return evaluate_captions(run, settings, options)
+
+    def uncertainty(self) -> UncertaintyReport:
+        """Which captions are bad, and which images are unlike those that were learnt."""
+        from bayesrnn.tasks.captions.uncertainty import REPORT  # late: it opens runs of this task
+
+        return REPORT
 
     def line(self, row: CaptionRow) -> str:
         """The likelihood of a row; captions found without one have none."""

@@ -8,16 +8,15 @@ import torch
 from torch import Tensor
 
 from bayesrnn.data.vocabulary import EOS
-from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Network
 from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
 from bayesrnn.runs.arguments import DoubtOptions, ReportOptions
-from bayesrnn.runs.load import read_config
 from bayesrnn.runs.output import require_outputs, write_json, write_text
 from bayesrnn.runs.summary import RunSummary, read_summary
+from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.captions.data import COCO, CaptionedImages, CaptionWords, has_coco, load_coco
 from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, caption_search
 from bayesrnn.tasks.captions.scores import SCALE, score_captions
@@ -47,27 +46,11 @@ class CaptionDoubtSettings(DoubtOptions):
     )
     coco: int | None = option(
         None,
-        "captions: tell at most so many images of COCO from those of the run's data, 0: none "
+        "tell at most so many images of COCO from those of the run's data, 0: none "
         "(default: all, if the data folder has them)",
         ge=0,
         zero="none",
     )
-
-
-def _is_captioner(run: Path) -> bool:
-    return not run.is_file() and read_config(run).get("task") == TASK.name
-
-
-def are_captioners(runs: Sequence[Path]) -> bool:
-    """Whether the runs are captioners; all have to be, or none."""
-    theirs = [run for run in runs if _is_captioner(run)]
-    others = [run for run in runs if run not in theirs]
-    if theirs and others:
-        raise ConfigError(
-            f"{theirs[0]} is a run of `bayesrnn train {TASK.name}` and {others[0]} is not; "
-            "images and texts have different figures, so give runs of one kind at a time"
-        )
-    return bool(theirs)
 
 
 def caption_uncertainty_report(where: ReportOptions, settings: CaptionDoubtSettings) -> str:
@@ -235,3 +218,6 @@ def _told_apart(
 
 def _mean(values: Tensor | None) -> float | None:
     return None if values is None else values.mean().item()
+
+
+REPORT = UncertaintyReport(CaptionDoubtSettings, caption_uncertainty_report)

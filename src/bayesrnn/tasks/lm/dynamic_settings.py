@@ -54,10 +54,10 @@ class DynamicOptions(CheckedOptions):
         "weights; --dynamic alone means sgd, rms adds a pull back to the trained weights",
     )
     dynamic_lr: float | None = option(
-        None, "its learning rate (default: as tuned, else 0.1, for rms 0.0001)", **_LR
+        None, "its learning rate (default: as tuned, else 0.1, for rms 0.00005)", **_LR
     )
     dynamic_decay: float | None = option(
-        None, "rms: the pull back (default: as tuned, else 0.001)", **_DECAY
+        None, "rms: the pull back (default: as tuned, else 0.002)", **_DECAY
     )
     dynamic_segment: int | None = option(
         None,

@@ -15,10 +15,10 @@ from bayesrnn.data.batches import Batch, TrainingBatches
 from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.random import RandomStreams
-from bayesrnn.runs.config import resolve
+from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.load import load_run
-from bayesrnn.runs.task import PERPLEXITY, Measure, Task
+from bayesrnn.runs.task import PERPLEXITY, Measure, Task, UncertaintyReport
 from bayesrnn.tasks.lm import ENTRY
 from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
 from bayesrnn.tasks.lm.data import Corpus
@@ -48,6 +48,7 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
     summary: ClassVar[str] = ENTRY.summary
     example: ClassVar[str] = "bayesrnn train lm --corpus my-novel.txt --method bbb --size tiny"
     config_type: ClassVar[type[LanguageModelConfig]] = LanguageModelConfig
+    recipes: ClassVar[Recipes] = RECIPES
     unit: ClassVar[str] = "word"
     data_key: ClassVar[str] = "corpus"
     file_names: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE,)
@@ -60,12 +61,6 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         ),
         "dynamic-rms": ("dyn. rms", "as dyn. sgd, by the rule of Krause et al. 2018"),
     }
-
-    def resolve(
-        self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
-    ) -> LanguageModelConfig:
-        """A full configuration from what the user gave and a configuration file."""
-        return resolve(LanguageModelConfig, RECIPES, given, file)
 
     def run_name(self, config: LanguageModelConfig) -> str:
         """Named by corpus, method, size and seed."""
@@ -145,6 +140,12 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
             path, settings.checkpoint, settings.device, for_inference=options.dynamic is None
         )
         return evaluate_text(run, settings, options)
+
+    def uncertainty(self) -> UncertaintyReport:
+        """Entropy gap, calibration, and how well shifted text is told from regular text."""
+        from bayesrnn.tasks.lm.uncertainty import REPORT  # late: it opens runs of this task
+
+        return REPORT
 
     def line(self, row: TextRow) -> str:
         """The metrics of a row."""

@@ -18,6 +18,7 @@ from bayesrnn.report.table import distinct_names
 from bayesrnn.runs.arguments import DoubtOptions, ReportOptions
 from bayesrnn.runs.output import require_outputs, write_json, write_text
 from bayesrnn.runs.summary import RunSummary
+from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.lm.data import CORPUS_NAMES, Corpus, load_corpus
 from bayesrnn.tasks.lm.reading import (
     Way,
@@ -309,3 +310,6 @@ def _level_json(level: Level) -> dict[str, Any]:
         "ece_equal_mass": level.reliability_equal_mass.error,
         "aurc": level.risk_coverage.area,
     }
+
+
+REPORT = UncertaintyReport(UncertaintySettings, uncertainty_report)

@@ -14,7 +14,7 @@ from bayesrnn.core.init import absolute
 from bayesrnn.data.batches import Batch, ShuffledBatches
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.random import RandomStreams
-from bayesrnn.runs.config import resolve
+from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import Measure, Task, TrainedRun
@@ -48,6 +48,7 @@ class MnistTask(Task[MnistConfig, Images]):
     summary: ClassVar[str] = ENTRY.summary
     example: ClassVar[str] = "bayesrnn train mnist --method bbb --epochs 20"
     config_type: ClassVar[type[MnistConfig]] = MnistConfig
+    recipes: ClassVar[Recipes] = RECIPES
     unit: ClassVar[str] = "image"
     data_key: ClassVar[str] = "images"
 
@@ -55,7 +56,7 @@ class MnistTask(Task[MnistConfig, Images]):
         self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
     ) -> MnistConfig:
         """A full configuration; `auto` becomes the name of the images that were found."""
-        config = resolve(MnistConfig, RECIPES, given, file)
+        config = super().resolve(given, file)
         if config.images == "auto":
             config = replace(config, images=available_images(config.data_dir))
         return config

@@ -19,7 +19,7 @@ from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabular
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
-from bayesrnn.runs.config import resolve
+from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import Measure, Task
@@ -50,17 +50,12 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         "bayesrnn train sentiment --data my-reviews.csv --cell gru --method bbb"
     )
     config_type: ClassVar[type[SentimentConfig]] = SentimentConfig
+    recipes: ClassVar[Recipes] = RECIPES
     unit: ClassVar[str] = "segment"
     data_key: ClassVar[str] = "data"
     file_names: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE, TARGET_FILE)
     problem_file: ClassVar[str | None] = TARGET_FILE
     flush_denormals: ClassVar[bool] = True
-
-    def resolve(
-        self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
-    ) -> SentimentConfig:
-        """A full configuration from what the user gave and a configuration file."""
-        return resolve(SentimentConfig, RECIPES, given, file)
 
     def run_name(self, config: SentimentConfig) -> str:
         """Named by data, cell, method and seed."""

@@ -1,0 +1,113 @@
+"""What every task has to do, told by the protocol alone; a task of a user's own does it too."""
+
+import json
+from dataclasses import fields
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+
+from bayesrnn.options import flag, from_toml, options_of
+from bayesrnn.runs.evaluate import describe, evaluate
+from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.tasks import TASKS, task_of
+
+from ..conftest import model_hash
+
+#: A task that only the tests know: one folder, beside this file, and one line, in `task_name`.
+TOY = "toy"
+
+
+@pytest.fixture(params=[*TASKS, TOY])
+def task_name(request, monkeypatch):
+    if request.param == TOY:
+        monkeypatch.syspath_prepend(Path(__file__).parent)
+        monkeypatch.setitem(TASKS.packages, TOY, TOY)
+    return request.param
+
+
+@pytest.fixture
+def task(task_name):
+    return TASKS[task_name]
+
+
+@pytest.fixture
+def train(task_name, request, program):
+    """A function that trains the task on little data, or goes on; gives the folder."""
+    tiny = import_module(f"..{task_name}.tiny", __name__)
+    given = [*tiny.arguments(request), "--device", "cpu", "--threads", "1"]
+
+    def run(folder, *options):
+        code, _, errors = program("train", task_name, *given, "--out", folder, *options)
+        assert code == 0, errors
+        return folder
+
+    return run
+
+
+def epochs(number):
+    """So many epochs of one schedule, which recipes would stretch."""
+    return ("--epochs", number, "--hold-epochs", "1", "--decay", "0.5")
+
+
+def test_a_run_is_trained_resumed_evaluated_and_compared(task, train, program, tmp_path):
+    whole = train(tmp_path / "whole", "--method", "bbb", *epochs(2))
+    halves = train(tmp_path / "halves", "--method", "bbb", *epochs(1))
+    train(halves, "--resume", "--epochs", "2")
+    assert model_hash(whole) == model_hash(halves)
+
+    assert task_of(whole) is task
+    loaded = task.open_run(whole)
+    assert loaded.config.task == task.name
+    assert set(loaded.files) == set(task.file_names)
+    entries = from_toml((whole / "config.toml").read_text(), "config.toml")
+    assert task.resolve({}, entries) == loaded.config
+    assert task.resolve({}, from_toml(loaded.config.to_toml(), "again")) == loaded.config
+
+    for samples, name in ((0, "test-mean"), (3, "test-samples3")):
+        found = evaluate(task, whole, EvaluationSettings(samples=samples))
+        assert found.asked.samples == samples
+        kept = json.loads((whole / "results" / f"{name}.json").read_text())
+        assert kept["task"] == task.name
+        measure = task.measure(lambda file: (whole / file).read_text())
+        assert kept[measure.key] == getattr(found.asked, measure.key)
+        assert found.asked.label in describe(task, found)
+        code, out, errors = program("evaluate", whole, "--samples", samples)
+        assert code == 0, errors
+        assert out.strip() == describe(task, found).strip()
+
+    code, out, errors = program("compare", whole, halves, "--out", tmp_path / "page.html")
+    assert code == 0, errors
+    assert "whole" in out
+    assert f"{task.unit}s/s" in out
+    assert measure.text(measure.read(kept)) in out
+    assert measure.title in (tmp_path / "page.html").read_text()
+
+
+@pytest.mark.parametrize("method", ["plain", "ensemble"])
+def test_other_methods_train_it_too(method, task, train, tmp_path):
+    run = train(tmp_path / method, "--method", method, *epochs(1))
+    found = evaluate(task, run, EvaluationSettings(split="valid"))
+    assert {row.samples for row in found.rows} >= {0}
+    assert task.open_run(run).config.method == method
+
+
+def test_help_shows_the_task_and_its_options(task, task_name, program):
+    code, out, _ = program("train", "--help")
+    assert code == 0
+    assert task_name in out
+    code, out, _ = program("train", task_name, "--help")
+    assert code == 0
+    for item in fields(task.config_type):
+        assert item.name == "options" or flag(item.name) in out
+    code, out, _ = program("evaluate", "--help")
+    assert code == 0
+    for item in options_of(task.evaluate_options):
+        assert flag(item.flag or item.name) in out
+
+
+def test_first_lines_of_help_are_those_of_the_commands(task_name):
+    entry = TASKS.entries()[task_name]
+    assert TASKS[task_name].summary == entry.summary
+    for command in entry.commands.values():
+        assert " ".join(command.load().__doc__.split()).startswith(command.summary)
