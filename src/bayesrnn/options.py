@@ -7,7 +7,7 @@ the configurations of tasks and the commands of the program all state what they 
 import math
 import sys
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import MISSING, Field, dataclass, field, fields
 from pathlib import Path
 from types import NoneType, UnionType
 from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
@@ -77,7 +77,8 @@ class Option:
 
     kind: bool, int, float, str or Path: of its value, or of the items of a list.
     default: `REQUIRED` if it has to be given. (None also stands for what a recipe gives.)
-    is_list: its value is a tuple. optional: None is a value as well. The rest: see `option`.
+    is_list: its value is a tuple. optional: None is a value as well.
+    flag: how it is written on the command line. The rest: see `option`.
     """
 
     name: str
@@ -189,7 +190,7 @@ class Option:
         raise self._error(f"{verb} {_number(value)}; {each} has to be {allowed}")
 
     def _error(self, complaint: str) -> ConfigError:
-        return ConfigError(f"{flag(self.flag or self.name)} {complaint}")
+        return ConfigError(f"{self.flag} {complaint}")
 
 
 @dataclass(frozen=True)
@@ -206,7 +207,7 @@ def options_of(options_type: type) -> tuple[Option, ...]:
     """The options of a dataclass: what a search over them, or a form, has to know."""
     hints = get_type_hints(options_type)
     return tuple(
-        Option(name=item.name, default=item.default, **_kind(hints[item.name], item.metadata))
+        Option(**_described(item, hints[item.name]))
         for item in fields(options_type)
         if "help" in item.metadata
     )
@@ -251,15 +252,23 @@ def _plain(value: Any) -> Any:
     return str(value) if isinstance(value, Path) else value
 
 
-def _kind(hint: Any, about: Mapping[str, Any]) -> dict[str, Any]:
-    """What the type of a field says about its option, beside what was said of it."""
+def _described(item: "Field[Any]", hint: Any) -> dict[str, Any]:
+    """What a field and its type say about an option."""
     members = get_args(hint) if get_origin(hint) in (UnionType, Union) else (hint,)
     (member,) = (one for one in members if one is not NoneType)
     is_list = get_origin(member) is tuple
     kind = get_args(member)[0] if is_list else member
-    made = {**about, "is_list": is_list, "optional": NoneType in members, "kind": kind}
+    made = {
+        **item.metadata,
+        "name": item.name,
+        "default": item.default,
+        "flag": flag(item.metadata["flag"] or item.name),
+        "kind": kind,
+        "is_list": is_list,
+        "optional": NoneType in members,
+    }
     if get_origin(kind) is Literal:
-        made |= {"kind": str, "choices": about["choices"] or get_args(kind)}
+        made |= {"kind": str, "choices": get_args(kind)}
     return made
 
 

@@ -76,9 +76,7 @@ def take(options_type: type[Options], given: Given) -> Options:
 
 def refuse_given(options_type: type, given: Mapping[str, Any], meant_for: str) -> None:
     """Refuse options that the user gave to runs that they mean nothing for."""
-    names = [
-        flag(item.flag or item.name) for item in options_of(options_type) if item.name in given
-    ]
+    names = [item.flag for item in options_of(options_type) if item.name in given]
     if names:
         verb, pronoun = ("is", "it") if len(names) == 1 else ("are", "them")
         raise ConfigError(f"{', '.join(names)} {verb} for {meant_for}; leave {pronoun} out")
@@ -125,8 +123,8 @@ def _own_first(options_type: type) -> list[Option]:
 
 def _argument(item: Option, prefix: str = "", by_recipe: bool = False) -> _Argument:
     spelt: dict[str, Any] = {"help": prefix + _help(item, by_recipe), "help_behavior_hint": ""}
-    if item.flag:
-        spelt["name"] = item.flag
+    if item.flag != flag(item.name):
+        spelt["name"] = item.flag.removeprefix("--")
     if item.kind is bool:
         return _Argument(item.name, Annotated[bool, tyro.conf.arg(**spelt)], item.default)
     hint: Any = item.kind

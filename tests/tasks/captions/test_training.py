@@ -59,7 +59,7 @@ def test_killed_and_resumed_ends_with_the_same_bits(method, trained_captioner, p
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (("--dynamic",), "--dynamic is for language models: captions of images do not follow"),
+        (("--dynamic",), "--dynamic is for runs of `bayesrnn train lm`; leave it out"),
         (("--beam", "0"), "--beam is 0; it has to be from 1 to 100"),
         (("--beam", "101"), "--beam is 101; it has to be from 1 to 100"),
         (("--samples", "-1"), "--samples is -1"),

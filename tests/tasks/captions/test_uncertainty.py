@@ -261,12 +261,12 @@ def test_a_damaged_coco_is_an_error(captioners, program, data, tmp_path, monkeyp
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["--shift", "ptb"], "--shift is for language models, not for captioners; leave it out"),
-        (["--window", 10], "--window is for language models"),
-        (["--streams", 1], "--streams is for language models"),
+        (["--shift", "ptb"], "--shift is for runs of `bayesrnn train lm`; leave it out"),
+        (["--window", 10], "--window is for runs of `bayesrnn train lm`"),
+        (["--streams", 1], "--streams is for runs of `bayesrnn train lm`"),
         (
             ["--random-words", 0.1, "--temperature-words", 9],
-            "--random-words, --temperature-words are for language models, not for captioners; "
+            "--random-words, --temperature-words are for runs of `bayesrnn train lm`; "
             "leave them out",
         ),
         (["--coco", -1], "--coco is -1; it has to be 0 (none) or more"),
@@ -292,9 +292,9 @@ def test_runs_of_one_kind_at_a_time(captioners, program, tmp_path):
     for runs in ((captioners / "plain", tmp_path), (tmp_path, captioners / "plain")):
         code, _, errors = program("uncertainty", *runs)
         assert code == 1
-        assert "is a run of `bayesrnn train captions` and" in errors
-        assert "give runs of one kind at a time" in errors
+        assert "of `bayesrnn train captions`" in errors
+        assert "give runs of one task at a time" in errors
         assert len(errors.splitlines()) == 1
     code, _, errors = program("uncertainty", tmp_path, "--coco", 5)
     assert code == 1
-    assert "--coco is for captioners, not for language models; leave it out" in errors
+    assert "--coco is for runs of `bayesrnn train captions`; leave it out" in errors

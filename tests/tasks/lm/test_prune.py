@@ -241,5 +241,5 @@ def test_a_run_of_images_is_refused(program, tmp_path):
     (tmp_path / "config.toml").write_text('task = "mnist"\n')
     code, _, errors = program("prune", tmp_path)
     assert code == 1
-    assert "needs a language model" in errors
+    assert "give a run of `bayesrnn train lm`" in errors
     assert len(errors.splitlines()) == 1

@@ -274,7 +274,7 @@ def test_what_is_for_language_models_is_refused(trained, program):
     for arguments in commands:
         code, _, errors = program(*arguments)
         assert code == 1, arguments
-        assert "language model" in errors
+        assert "`bayesrnn train lm`" in errors
         assert len(errors.strip().splitlines()) == 1
 
 

@@ -5,11 +5,11 @@ import math
 from dataclasses import dataclass
 
 import torch
-from bayesrnn.options import CheckedOptions, option
 from torch import nn
 
 from bayesrnn.core.init import absolute
 from bayesrnn.methods.base import Hints, Outcome
+from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import seeded
 from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
 from bayesrnn.runs.evaluation import Evaluation, Row, about, asked_row, inference_rows

@@ -7,7 +7,7 @@ from typing import Any, Final
 
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.methods import METHODS
-from bayesrnn.options import CheckedOptions, flag, option, options_of
+from bayesrnn.options import CheckedOptions, option, options_of
 from bayesrnn.runs.arguments import DEVICES
 from bayesrnn.tasks.lm.config import SIZES
 
@@ -132,5 +132,5 @@ class PtbOptions(CheckedOptions):
             value = getattr(self, item.name)
             if item.name != "dry_run" and (value != item.default or item.name == "size"):
                 listed = ",".join(map(str, value)) if item.is_list else str(value)
-                words += [flag(item.name), listed]
+                words += [item.flag, listed]
         return shlex.join(words)
