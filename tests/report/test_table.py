@@ -1,4 +1,5 @@
 import json
+import re
 from collections.abc import Callable, Sequence
 from html.parser import HTMLParser
 from pathlib import Path
@@ -8,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayesrnn.errors import RunError
-from bayesrnn.report.table import Table
+from bayesrnn.report.table import Table, markdown_lines
 from bayesrnn.report.text import cells, printable, shortened
 from bayesrnn.runs.compare import columns_of_test, comparison_table
 from bayesrnn.tasks import TASKS
@@ -214,6 +215,19 @@ def test_markup_is_escaped(make_run: MakeRun) -> None:
     assert r"| \<script\> | plain |" in table.markdown()
     assert r"| a\|b\_\* | plain |" in table.markdown()
     assert ":--- | :--- | :--- | ---: |" in table.markdown()
+
+
+def test_markdown_is_wrapped_and_no_line_begins_a_list_of_its_own() -> None:
+    for filler in range(80, 110):
+        text = f"{'x' * filler} - 1 + 2 3. 4) {'a word of the text ' * 12}end"
+        first, *others = markdown_lines(text, "- ").split("\n")
+        assert first.startswith("- x")
+        assert others
+        assert all(line.startswith("  ") for line in others)
+        lines = [line[2:] for line in (first, *others)]
+        assert all(len(line) <= 98 or " " not in line for line in lines)
+        assert not any(re.match(r"[-+] |\d+[.)] ", line) for line in lines)
+        assert re.sub(r"\\([-+.)])", r"\1", " ".join(lines)) == text
 
 
 class _Cells(HTMLParser):

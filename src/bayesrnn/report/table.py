@@ -58,7 +58,7 @@ class Table:
             f"| {' | '.join(map(str, line) if line is rules else map(markdown_text, line))} |"
             for line in lines
         ]
-        return "\n".join([*made, *(f"\n{markdown_text(note)}" for note in self.notes)]) + "\n"
+        return "\n".join([*made, *(f"\n{markdown_lines(note)}" for note in self.notes)]) + "\n"
 
     def html(self) -> Markup:
         """For a page."""
@@ -138,3 +138,17 @@ def _wrapped(text: str, width: int) -> list[str]:
 def markdown_text(text: str) -> str:
     """The text for a Markdown file, with no sign that would be taken as an order."""
     return re.sub(r"([\\`*_{}\[\]<>|#~&])", r"\\\1", printable(text))
+
+
+def markdown_lines(text: str, start: str = "") -> str:
+    """As `markdown_text`, in lines of at most 100 columns; the first begins with `start`."""
+    # A line may come to begin with any word, and some would begin a list.
+    safe = re.sub(r"(?<= )(\d*)([-+.)])(?= )", r"\1\\\2", markdown_text(text))
+    return textwrap.fill(
+        safe,
+        100,
+        initial_indent=start,
+        subsequent_indent=" " * len(start),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )

@@ -7,7 +7,7 @@ from markupsafe import Markup
 from bayesrnn.report.axes import share_axis, value_axis
 from bayesrnn.report.chart import Series, draws_chart, line_chart
 from bayesrnn.report.page import Section, code, document, notes
-from bayesrnn.report.table import Table, markdown_text
+from bayesrnn.report.table import Table, markdown_lines
 from bayesrnn.runs.compare import curves, run_settings
 from bayesrnn.studies.reproduce.published import PRUNED_SHARE
 from bayesrnn.studies.reproduce.results import GapLevel, ReproducedRun, Reproduction
@@ -82,13 +82,14 @@ def reproduction_markdown(found: Reproduction) -> str:
     """
     parts = [f"# {_title(found)}\n", f"    {found.command}\n", results_table(found).markdown()]
     for title, lines in _lists(found):
-        parts.append(f"## {title}\n\n" + "".join(f"- {markdown_text(line)}\n" for line in lines))
+        items = [f"{markdown_lines(line, '- ')}\n" for line in lines]
+        parts.append(f"## {title}\n\n{''.join(items)}")
     charts = reproduction_charts(found)
     for title, table in _tables(found):
         pictures = [f"![{title}]({name})\n" for name in _CHARTS.get(title, ()) if name in charts]
         parts += [f"## {title}\n", *pictures, table.markdown()]
-    settings = [f"- {markdown_text(_said(run))}\n" for run in found.runs]
-    made = f"Written by {markdown_text(found.made_with)}.\n"
+    settings = [f"{markdown_lines(_said(run), '- ')}\n" for run in found.runs]
+    made = f"{markdown_lines(f'Written by {found.made_with}.')}\n"
     return "\n".join([*parts, f"## Settings\n\n{''.join(settings)}", made])
 
 
