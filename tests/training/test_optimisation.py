@@ -61,11 +61,14 @@ def test_a_clipped_step_is_that_of_torch(name, options):
 
 
 def test_optimisers_by_name():
-    parameters = [{"params": [nn.Parameter(torch.ones(3))]}]
-    assert isinstance(make_optimiser("AdamW", parameters, 0.1, 0.0), torch.optim.AdamW)
-    sgd = make_optimiser("sgd", parameters, 0.1, 0.01)
+    parameters = [nn.Parameter(torch.ones(3))]
+    adamw = make_optimiser("AdamW", [{"params": parameters}], 0.1, 0.0)
+    assert isinstance(adamw, torch.optim.AdamW)
+    sgd = make_optimiser("sgd", [{"params": parameters}], 0.1, 0.01)
     assert sgd.param_groups[0]["weight_decay"] == 0.01
     assert default_lr("adam") == 1e-3
     for name in ("lbfgs", "sparseadam", "magic", "Optimizer"):
         with pytest.raises(ConfigError, match="--optimizer"):
-            make_optimiser(name, parameters, 0.1, 0.0)
+            make_optimiser(name, [{"params": parameters}], 0.1, 0.0)
+    with pytest.raises(ConfigError, match="rprop has no option weight_decay"):
+        make_optimiser("rprop", [{"params": parameters}], 0.1, 0.01)

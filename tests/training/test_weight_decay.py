@@ -74,10 +74,33 @@ def test_no_standard_deviation_is_decayed_by_any_optimiser(optimiser):
     assert "loc.recurrent.bias_hh_l1" in found
 
 
-def test_the_decay_that_adamw_has_unasked_spares_them_too():
-    method, net = made("bbb")
-    found = decayed(method, net, "adamw", weight_decay=0.0)
-    assert found == {f"loc.{name}" for name in decayed(*made("plain"), "sgd")}
+@pytest.mark.parametrize("weight_decay", [0.0, 0.1])
+def test_the_decay_is_what_was_asked_for_with_every_optimiser(weight_decay):
+    """Also where torch's default is another: 0.01 for AdamW, and `lambd` of 1e-4 for ASGD."""
+    for name in OPTIMISERS:
+        groups = [{"params": [nn.Parameter(torch.ones(2))]}]
+        (group,) = make_optimiser(name, groups, 0.1, weight_decay).param_groups
+        assert (group["weight_decay"], group.get("lambd", 0)) == (weight_decay, 0), name
+
+
+def test_without_decay_a_gradient_of_zero_moves_nothing():
+    for name in OPTIMISERS:
+        assert decayed(*made("plain"), name, weight_decay=0.0) == set(), name
+
+
+@pytest.mark.parametrize("name", ["plain", "bbb"])
+def test_a_run_with_a_decay_that_its_configuration_does_not_say_goes_on_without(name):
+    method, net = made(name)
+    groups, undecayed = method.parameter_groups(net), method.undecayed(net)
+    old = make_optimiser("adamw", groups, 0.1, 0.01, undecayed)
+    for parameter in net.parameters():
+        parameter.grad = torch.ones_like(parameter)
+    old.step()
+    new = make_optimiser("adamw", method.parameter_groups(net), 0.1, 0.0, undecayed)
+    restore_optimiser(new, old.state_dict())
+    assert {group["weight_decay"] for group in new.param_groups} == {0.0}
+    for parameter in net.parameters():
+        torch.testing.assert_close(new.state[parameter], old.state[parameter])
 
 
 def test_what_is_decayed_with_each_method():

@@ -1,7 +1,7 @@
 """The optimiser by name, the learning-rate schedule, and gradient clipping."""
 
 import inspect
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
 from typing import Any, Final
@@ -64,23 +64,21 @@ def make_optimiser(
 ) -> torch.optim.Optimizer:
     """A torch optimiser for groups of parameters, by its class's name in upper or lower case.
 
-    A weight decay of 0 is the optimiser's own, which is none but for AdamW and ASGD. No decay is
-    ever applied to the parameters `undecayed`.
+    `weight_decay` is all the decay there is, whatever torch's default for this optimiser, and none
+    of it is applied to the parameters `undecayed`.
     """
     make = _optimiser_type(name)
     known = inspect.signature(make).parameters
-    options = {"lr": lr} | ({"weight_decay": weight_decay} if weight_decay else {})
-    refused = set(options) - set(known)
-    if refused:
-        raise ConfigError(f"--optimizer {name} has no option {', '.join(sorted(refused))}")
-    decays = {key: 0.0 for key in _DECAYS if key in known}
-    if weight_decay or any(known[key].default for key in decays):
-        groups = _split_by_decay(groups, undecayed, decays)
-    return make(groups, **options)
+    if weight_decay and "weight_decay" not in known:
+        raise ConfigError(f"--optimizer {name} has no option weight_decay")
+    if weight_decay:
+        groups = _split_by_decay(groups, undecayed)
+    options = {"lr": lr, "weight_decay": weight_decay, "lambd": 0.0}
+    return make(groups, **{key: value for key, value in options.items() if key in known})
 
 
 def _split_by_decay(
-    groups: list[dict[str, Any]], undecayed: Iterable[nn.Parameter], no_decay: Mapping[str, float]
+    groups: list[dict[str, Any]], undecayed: Iterable[nn.Parameter]
 ) -> list[dict[str, Any]]:
     """The groups cut where decay begins or ends, in the same order of the parameters.
 
@@ -90,7 +88,7 @@ def _split_by_decay(
     made = []
     for number, group in enumerate(groups):
         for is_spared, part in groupby(group["params"], lambda parameter: id(parameter) in spared):
-            own = no_decay if is_spared else {}
+            own = {"weight_decay": 0.0} if is_spared else {}
             made.append({**group, "params": list(part), "clip_group": number, **own})
     return made if spared else groups
 
@@ -98,16 +96,19 @@ def _split_by_decay(
 def restore_optimiser(optimiser: torch.optim.Optimizer, saved: dict[str, Any]) -> None:
     """Continue where `saved`, its `state_dict`, was taken.
 
-    Runs with weight decay of earlier versions have groups that were not cut by decay.
+    The decay is that of the configuration. Earlier versions did not cut the groups by decay, or
+    decayed by torch's default where the configuration said 0.
     """
     groups = optimiser.state_dict()["param_groups"]
     order, before = (
         [number for group in each for number in group["params"]]
         for each in (groups, saved["param_groups"])
     )
-    if len(groups) > len(saved["param_groups"]) and order == before:
+    if len(groups) != len(saved["param_groups"]) and order == before:
         saved = {**saved, "param_groups": groups}
     optimiser.load_state_dict(saved)
+    for group, configured in zip(optimiser.param_groups, groups, strict=True):
+        group.update({key: configured[key] for key in _DECAYS if key in configured})
 
 
 def gradient_norms(
