@@ -176,6 +176,6 @@ def test_toml_leaves_out_what_is_none():
     assert to_toml({"a": None, "b": 1, "t": {"c": None, "d": 2}}) == "b = 1\n\n[t]\nd = 2\n"
 
 
-def test_what_is_not_toml_is_told():
+def test_what_is_not_toml_is_refused():
     with pytest.raises(ConfigError, match=r"my/config\.toml is not a TOML file"):
         from_toml("epochs 3", "my/config.toml")

@@ -240,25 +240,29 @@ def test_one_member_stands_for_all(side_by_side, stands, make_model, words):
     assert not isinstance(make("sharpened"), Bounded)
 
 
-def test_the_base_is_told_of_steps_and_asked_for_figures(make_model):
+def test_steps_and_diagnostics_are_passed_to_the_base(make_model):
     method = make("sharpened")
     net = built(method, make_model)
-    told = []
+    calls = []
     for number, base in enumerate(method.bases):
-        base.after_step = lambda net, step, steps, number=number: told.append((number, step, steps))
+        base.after_step = lambda net, step, steps, number=number: calls.append(
+            (number, step, steps)
+        )
     method.begin_round(net, 1)
     method.after_step(net, 4, 9)
-    assert told == [(1, 4, 9)]
+    assert calls == [(1, 4, 9)]
     expected = method.bases[1].diagnostics(net.members[1])
     assert expected
     assert method.diagnostics(net) == expected
     method = make("plain", side_by_side=True)
     net = built(method, make_model)
-    told.clear()
+    calls.clear()
     for number, base in enumerate(method.bases):
-        base.after_step = lambda net, step, steps, number=number: told.append((number, step, steps))
+        base.after_step = lambda net, step, steps, number=number: calls.append(
+            (number, step, steps)
+        )
     method.after_step(net, 4, 9)
-    assert told == [(0, 4, 9), (1, 4, 9), (2, 4, 9)]
+    assert calls == [(0, 4, 9), (1, 4, 9), (2, 4, 9)]
 
 
 def test_the_options_are_those_of_ensemble_and_base():

@@ -230,11 +230,11 @@ def test_a_network_that_was_loaded_predicts_as_it_did(make_model, objective, wor
     state = net.state_dict()
     expected = [method.mean(net)(words)[0], method.draw(net, 7)(words)[0]]
     assert not torch.equal(*expected)
-    reader = METHODS["ivon"](IvonOptions(), RandomStreams(0))
-    loaded = reader.build(make_model(), Hints())
+    other = METHODS["ivon"](IvonOptions(), RandomStreams(0))
+    loaded = other.build(make_model(), Hints())
     loaded.load_state_dict(state)
-    assert torch.equal(reader.mean(loaded)(words)[0], expected[0])
-    assert torch.equal(reader.draw(loaded, 7)(words)[0], expected[1])
+    assert torch.equal(other.mean(loaded)(words)[0], expected[0])
+    assert torch.equal(other.draw(loaded, 7)(words)[0], expected[1])
 
 
 def test_without_an_optimiser_there_is_no_loss(make_model, objective):

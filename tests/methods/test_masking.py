@@ -157,7 +157,7 @@ def test_dynamic_evaluation_drops_nothing(name, make_model, words):
     assert net.recurrent.input_rate == 0.5
 
 
-class Reader(nn.Module):
+class Model(nn.Module):
     """A user's network: batch first, recurrent layers of two kinds, a dropout layer used twice."""
 
     def __init__(self):
@@ -178,7 +178,7 @@ class Reader(nn.Module):
 
 @pytest.mark.parametrize("name", MASKING)
 def test_a_network_of_the_users(name):
-    module = Reader()
+    module = Model()
     expected = list(module.state_dict())
     plain = module.eval()(words := torch.randint(6, (5, 8)))
     net = make_method(name, dropout=0.3).build(module, Hints())

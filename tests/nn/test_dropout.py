@@ -7,7 +7,7 @@ from torch import nn
 from bayesrnn.nn.dropout import dropout_layers, dropping
 
 
-class Doubtful(nn.Module):
+class ManyDropouts(nn.Module):
     """Layers of every kind, those that drop named so."""
 
     def __init__(self):
@@ -40,7 +40,7 @@ def dropping_names():
 
 
 def test_layers_with_a_rate_are_found():
-    module = Doubtful()
+    module = ManyDropouts()
     names = {layer: name for name, layer in module.named_modules()}
     found = [names[layer] for layer in dropout_layers(module)]
     assert len(found) == len(set(found))
@@ -56,7 +56,7 @@ def test_a_layer_is_found_by_itself_and_once_where_it_is_shared():
 
 @pytest.mark.parametrize("training", [True, False])
 def test_inside_only_dropout_is_on(training):
-    module = Doubtful().train(training)
+    module = ManyDropouts().train(training)
     with dropping(module):
         on = {name for name, layer in module.named_modules() if layer.training}
         assert on == dropping_names()
@@ -64,7 +64,7 @@ def test_inside_only_dropout_is_on(training):
 
 
 def test_each_layer_gets_its_own_mode_back_even_from_an_error():
-    module = Doubtful().train()
+    module = ManyDropouts().train()
     module.inner.eval()
     module.drops_between.eval()
     module.inner[1].train()

@@ -49,7 +49,7 @@ class Problem:
     def objective(self, batch, state):
         return lambda network: Outcome(self.slope * network(batch).sum(), None)
 
-    def figures(self, nll):
+    def loss_metrics(self, nll):
         return {"loss": nll}
 
     def validate(self):

@@ -122,7 +122,7 @@ class Recorder:
         self.seconds += 2.0
         return lambda network: Outcome(*network(batch, state))
 
-    def figures(self, nll):
+    def loss_metrics(self, nll):
         return {"loss": nll, "square": nll**2}
 
     def validate(self):
@@ -246,7 +246,7 @@ def test_the_state_is_handed_on_within_an_epoch_without_its_history(make_trainer
 
 
 def test_the_best_epoch_is_the_one_with_the_lowest_measure(make_trainer):
-    """The first of equals, whatever other figures say."""
+    """The first of equals, whatever other metrics say."""
     trainer = make_trainer(Recorder(count=3, errors={0: 0.5, 1: 0.2, 2: 0.2, 3: 0.3}), epochs=4)
     kept = {}
     trainer.optimiser.register_step_post_hook(

@@ -1,4 +1,4 @@
-"""Training in rounds, with a method that counts what it is told."""
+"""Training in rounds, with a method that counts its calls."""
 
 import pytest
 import torch
@@ -76,7 +76,7 @@ class Problem:
     def objective(self, batch, state):
         return lambda network: Outcome(torch.tensor(0.0), None)
 
-    def figures(self, nll):
+    def loss_metrics(self, nll):
         return {"nll": nll}
 
     def validate(self):

@@ -92,9 +92,9 @@ def test_the_standard_error_is_that_over_seeds():
         for seed in range(40)
     ]
     over_seeds = torch.tensor([each.nll for each in found]).double().std().item()
-    told = sum(each.standard_error for each in found) / len(found)
+    stated = sum(each.standard_error for each in found) / len(found)
     # The error of a standard deviation from 40 numbers is 11%.
-    assert told == pytest.approx(over_seeds, rel=0.45)
+    assert stated == pytest.approx(over_seeds, rel=0.45)
 
 
 def test_the_standard_error_of_a_sum():

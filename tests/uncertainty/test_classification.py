@@ -63,10 +63,10 @@ class Drawn(Method[None]):
         return next(self.networks)
 
 
-# The figures
+# The metrics
 
 
-def test_figures_by_hand():
+def test_metrics_by_hand():
     found = score_probabilities(FOUR, FOUR_LABELS)
     assert found.examples == 4
     assert found.error == 0.25
@@ -140,7 +140,7 @@ def test_labels_drawn_from_the_probabilities_are_calibrated():
 
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 50), st.integers(2, 6), st.integers(1, 20), st.integers(0, 10**6))
-def test_figures_against_loops(count, classes, bins, seed):
+def test_metrics_against_loops(count, classes, bins, seed):
     generator = torch.Generator().manual_seed(seed)
     probabilities = torch.randn(count, classes, generator=generator).mul(2).double().softmax(-1)
     labels = torch.randint(classes, (count,), generator=generator)
@@ -193,9 +193,9 @@ def test_the_mean_network_scores_like_the_model():
     for name in NAMES:
         found = classification(*make_method(name), images, labels)
         assert found.examples == 30
-        for figure in ("error", "nll", "ece", "brier"):
-            value = getattr(expected, figure)
-            assert getattr(found, figure) == pytest.approx(value, rel=1e-12)
+        for metric in ("error", "nll", "ece", "brier"):
+            value = getattr(expected, metric)
+            assert getattr(found, metric) == pytest.approx(value, rel=1e-12)
 
 
 @pytest.mark.parametrize("samples", [1, 2, 5])
@@ -212,8 +212,8 @@ def test_draws_are_averaged_as_probabilities(samples):
                 plain.get_parameter(name).copy_(weight)
             drawn.append(plain(images).softmax(-1))
     expected = score_probabilities(torch.stack(drawn).mean(0), labels)
-    for figure in ("error", "nll", "ece", "brier"):
-        assert getattr(found, figure) == pytest.approx(getattr(expected, figure), rel=1e-10)
+    for metric in ("error", "nll", "ece", "brier"):
+        assert getattr(found, metric) == pytest.approx(getattr(expected, metric), rel=1e-10)
     if samples > 1:  # not the mean of the logs, which is always worse
         assert found.nll < sum(score_probabilities(p, labels).nll for p in drawn) / samples
 

@@ -14,7 +14,7 @@ from bayesrnn.uncertainty.detection import detection, require_window, window_mea
 
 # The package exports the function of this name, which hides the module.
 module = importlib.import_module("bayesrnn.uncertainty.detection")
-FIGURES = ("auroc", "aupr", "fpr95")
+METRICS = ("auroc", "aupr", "fpr95")
 
 
 def double(values):
@@ -35,11 +35,11 @@ def scores(regular, shifted, seed, distance=1.0, rounded=False):
 
 def values(regular, shifted):
     found = detection(regular, shifted, seeded(), bootstrap=0)
-    return tuple(getattr(found, name).value for name in FIGURES)
+    return tuple(getattr(found, name).value for name in METRICS)
 
 
 def by_sklearn(regular, shifted):
-    """The three figures from scores, or from scores that are repeated."""
+    """The three metrics from scores, or from scores that are repeated."""
     labels = np.repeat([0, 1], [len(regular), len(shifted)])
     both = np.concatenate([regular, shifted])
     false, true, _ = roc_curve(labels, both, drop_intermediate=False)
@@ -51,7 +51,7 @@ def by_sklearn(regular, shifted):
     )
 
 
-# The figures
+# The metrics
 
 
 def test_by_hand():
@@ -118,11 +118,11 @@ def test_infinite_scores_are_scores():
 def test_intervals_against_slow_resampling(monkeypatch, cells, rounded):
     # The counts that were drawn, written out as scores and given to scikit-learn.
     regular, shifted = scores(25, 40, 5, rounded=rounded)
-    seen, figures = [], module._metrics
+    seen, metrics = [], module._metrics
 
     def noting(*counts):
         seen.append(counts)
-        return figures(*counts)
+        return metrics(*counts)
 
     monkeypatch.setattr(module, "SLICE", cells)
     monkeypatch.setattr(module, "_metrics", noting)
@@ -143,7 +143,7 @@ def test_intervals_against_slow_resampling(monkeypatch, cells, rounded):
             slow.append(by_sklearn(*drawn))
     assert len(slow) == 60
     low, high = np.percentile(slow, [10, 90], axis=0)
-    for name, expected in zip(FIGURES, zip(low, high, strict=True), strict=True):
+    for name, expected in zip(METRICS, zip(low, high, strict=True), strict=True):
         assert getattr(found, name)[1:] == pytest.approx(expected, rel=1e-9)
 
 
@@ -168,7 +168,7 @@ def test_intervals_hold_the_truth_as_often_as_they_say():
 def test_a_higher_level_is_wider():
     pair = scores(50, 50, 3)
     narrow, wide = (detection(*pair, seeded(), level=level) for level in (0.5, 0.99))
-    for name in FIGURES:
+    for name in METRICS:
         low, high = getattr(narrow, name)[1:]
         assert getattr(wide, name).low < low <= high < getattr(wide, name).high
 
@@ -177,7 +177,7 @@ def test_no_interval_without_resamples():
     generator = seeded()
     before = generator.get_state()
     found = detection(*scores(20, 30, 4), generator, bootstrap=0)
-    for name in FIGURES:
+    for name in METRICS:
         value, low, high = getattr(found, name)
         assert low == high == value
     assert torch.equal(generator.get_state(), before)

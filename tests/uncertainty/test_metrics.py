@@ -5,7 +5,7 @@ import torch
 from torch.distributions import Categorical, MixtureSameFamily, Normal
 
 from bayesrnn.errors import ConfigError, CorpusError
-from bayesrnn.uncertainty.metrics import INTERVALS, number_figures
+from bayesrnn.uncertainty.metrics import INTERVALS, regression_metrics
 from bayesrnn.uncertainty.regression import AverageNumbers, Regression
 
 
@@ -28,7 +28,7 @@ def drawn():
 
 def test_against_torch_distributions(drawn):
     means, deviations, truths = drawn
-    found = number_figures(mixture(means, deviations), truths)
+    found = regression_metrics(mixture(means, deviations), truths)
     exact = MixtureSameFamily(
         Categorical(torch.ones(40, 5)), Normal(means.T, deviations.T), validate_args=False
     )
@@ -46,7 +46,7 @@ def test_against_torch_distributions(drawn):
 
 def test_one_network_has_normal_intervals():
     means, deviation = torch.zeros(1, 3).double(), torch.full((1, 3), 2.0).double()
-    found = number_figures(mixture(means, deviation), torch.tensor([0.0, 3.0, 4.0]).double())
+    found = regression_metrics(mixture(means, deviation), torch.tensor([0.0, 3.0, 4.0]).double())
     # 1.2816, 1.6449 and 1.9600 deviations of 2: 2.56, 3.29 and 3.92.
     assert found.coverage == pytest.approx((1 / 3, 1 / 3, 2 / 3, 2 / 3))
     assert found.width == pytest.approx(2 * 1.6448536 * 2)
@@ -59,14 +59,14 @@ def test_honest_predictions_are_covered_as_they_say():
     means = torch.randn(1, 20_000, generator=generator, dtype=torch.double)
     noise = torch.randn(20_000, generator=generator, dtype=torch.double)
     prediction = mixture(means, torch.full_like(means, 0.5))
-    found = number_figures(prediction, means[0] + 0.5 * noise)
+    found = regression_metrics(prediction, means[0] + 0.5 * noise)
     assert found.coverage == pytest.approx(INTERVALS, abs=0.015)
 
 
 def test_a_density_where_nothing_was_expected_has_a_logarithm(drawn):
     means, deviations, _ = drawn
     far = torch.full((40,), 1e4, dtype=torch.double)
-    assert math.isfinite(number_figures(mixture(means, deviations), far).nll)
+    assert math.isfinite(regression_metrics(mixture(means, deviations), far).nll)
 
 
 def test_the_density_of_many_draws_is_close(drawn):
@@ -83,7 +83,7 @@ def test_the_density_of_many_draws_is_close(drawn):
 def test_mistakes(drawn):
     prediction = mixture(*drawn[:2])
     with pytest.raises(ConfigError, match=r"\[40\] and truths \[3\]"):
-        number_figures(prediction, torch.zeros(3))
+        regression_metrics(prediction, torch.zeros(3))
     empty = mixture(torch.zeros(1, 0), torch.ones(1, 0))
     with pytest.raises(CorpusError, match="at least one"):
-        number_figures(empty, torch.zeros(0))
+        regression_metrics(empty, torch.zeros(0))

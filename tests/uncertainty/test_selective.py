@@ -17,8 +17,8 @@ def double(values):
 
 def answers(count, seed):
     generator = torch.Generator().manual_seed(seed)
-    doubt = torch.randn(count, generator=generator, dtype=torch.double)
-    return doubt, torch.randn(count, generator=generator, dtype=torch.double)
+    uncertainty = torch.randn(count, generator=generator, dtype=torch.double)
+    return uncertainty, torch.randn(count, generator=generator, dtype=torch.double)
 
 
 def test_by_hand():
@@ -32,9 +32,9 @@ def test_by_hand():
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 60), st.integers(0, 10**6))
 def test_against_every_prefix(count, seed):
-    doubt, loss = answers(count, seed)
-    found = risk_coverage(doubt, loss)
-    kept = [value for _, value in sorted(zip(doubt.tolist(), loss.tolist(), strict=True))]
+    uncertainty, loss = answers(count, seed)
+    found = risk_coverage(uncertainty, loss)
+    kept = [value for _, value in sorted(zip(uncertainty.tolist(), loss.tolist(), strict=True))]
     risk = [sum(kept[:size]) / size for size in range(1, count + 1)]
     assert found.coverage == tuple(size / count for size in range(1, count + 1))
     assert found.risk == pytest.approx(risk, abs=1e-12)
@@ -44,9 +44,9 @@ def test_against_every_prefix(count, seed):
 @settings(deadline=None, max_examples=60)
 @given(st.integers(1, 300), st.integers(1, 120), st.integers(0, 10**6))
 def test_a_thinned_curve(count, points, seed):
-    doubt, loss = answers(count, seed)
-    whole = risk_coverage(doubt, loss, points=count)
-    found = risk_coverage(doubt, loss, points)
+    uncertainty, loss = answers(count, seed)
+    whole = risk_coverage(uncertainty, loss, points=count)
+    found = risk_coverage(uncertainty, loss, points)
     assert len(found.coverage) == len(found.risk) == min(points, count)
     assert found.coverage[-1] == 1
     assert found.risk[-1] == pytest.approx(loss.mean().item(), abs=1e-12)
@@ -63,8 +63,8 @@ def test_ties_count_as_the_mean_over_all_orders():
     orders = itertools.product(*(itertools.permutations(group) for group in groups))
     risks = np.array([np.cumsum(sum(order, ())) / np.arange(1, 7) for order in orders])
     assert len(risks) == 12
-    doubt, loss = double([2, 1, 0, 1, 2, 1]), double([2, 1, 3, 0, 4, 5])
-    found = risk_coverage(doubt, loss)
+    uncertainty, loss = double([2, 1, 0, 1, 2, 1]), double([2, 1, 3, 0, 4, 5])
+    found = risk_coverage(uncertainty, loss)
     assert found.risk == pytest.approx(risks.mean(0), rel=1e-12)
     assert found.area == pytest.approx(risks.mean(), rel=1e-12)
 
@@ -72,15 +72,18 @@ def test_ties_count_as_the_mean_over_all_orders():
 @settings(deadline=None, max_examples=40)
 @given(st.integers(2, 40), st.integers(0, 10**6))
 def test_the_order_of_answers_does_not_matter(count, seed):
-    doubt, loss = answers(count, seed)
-    doubt = doubt.round()
+    uncertainty, loss = answers(count, seed)
+    uncertainty = uncertainty.round()
     shuffled = torch.randperm(count, generator=torch.Generator().manual_seed(seed))
-    found, other = risk_coverage(doubt, loss), risk_coverage(doubt[shuffled], loss[shuffled])
+    found, other = (
+        risk_coverage(uncertainty, loss),
+        risk_coverage(uncertainty[shuffled], loss[shuffled]),
+    )
     assert found.risk == pytest.approx(other.risk, abs=1e-12)
     assert found.area == pytest.approx(other.area, abs=1e-12)
 
 
-def test_the_same_doubt_for_all_gives_the_mean_loss():
+def test_the_same_uncertainty_for_all_gives_the_mean_loss():
     _, loss = answers(50, 0)
     found = risk_coverage(torch.ones(50), loss)
     assert found.risk == pytest.approx([loss.mean().item()] * 50, abs=1e-12)
@@ -104,19 +107,19 @@ def test_the_best_and_the_worst_order():
     assert worst.area == pytest.approx((2 + harmonic) / 10, rel=1e-12)
 
 
-def test_only_the_order_of_the_doubt_counts():
-    doubt, loss = answers(80, 3)
-    expected = risk_coverage(doubt, loss)
-    assert risk_coverage(doubt.exp(), loss) == expected
-    assert risk_coverage(1000 * doubt - 7, loss) == expected
+def test_only_the_order_of_the_uncertainty_counts():
+    uncertainty, loss = answers(80, 3)
+    expected = risk_coverage(uncertainty, loss)
+    assert risk_coverage(uncertainty.exp(), loss) == expected
+    assert risk_coverage(1000 * uncertainty - 7, loss) == expected
 
 
 def test_losses_of_other_types():
-    doubt, _ = answers(30, 1)
+    uncertainty, _ = answers(30, 1)
     wrong = torch.arange(30) % 3 == 0
-    expected = risk_coverage(doubt, wrong.double())
+    expected = risk_coverage(uncertainty, wrong.double())
     for kind in (torch.bool, torch.long, torch.float):
-        assert risk_coverage(doubt, wrong.to(kind)) == expected
+        assert risk_coverage(uncertainty, wrong.to(kind)) == expected
     narrow = torch.full((9_999,), 0.1).requires_grad_()
     found = risk_coverage(torch.arange(9_999), narrow)
     assert found.area == pytest.approx(narrow[0].item(), rel=1e-12)  # float32 would lose digits
@@ -127,14 +130,18 @@ def test_losses_of_other_types():
 
 @pytest.mark.parametrize("shapes", [((3,), (2,)), ((2, 2), (2, 2)), ((), ())])
 def test_shapes_that_do_not_fit(shapes):
-    with pytest.raises(ConfigError, match=r"doubt has the shape .* and loss .*; each has to be"):
+    with pytest.raises(
+        ConfigError, match=r"uncertainty has the shape .* and loss .*; each has to be"
+    ):
         risk_coverage(torch.zeros(shapes[0]), torch.zeros(shapes[1]))
 
 
 @pytest.mark.parametrize("value", [math.nan, math.inf, -math.inf])
 def test_numbers_that_are_not_finite(value):
     fine, bad = torch.zeros(3), torch.tensor([0, value, 1])
-    with pytest.raises(ConfigError, match="doubt is NaN or infinite for 1 of 3 examples; give"):
+    with pytest.raises(
+        ConfigError, match="uncertainty is NaN or infinite for 1 of 3 examples; give"
+    ):
         risk_coverage(bad, fine)
     with pytest.raises(ConfigError, match="loss is NaN or infinite for 1 of 3 examples; give"):
         risk_coverage(fine, bad)

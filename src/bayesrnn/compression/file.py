@@ -1,7 +1,7 @@
-"""The compact file of a pruned network: the weights that were kept, and where they belong.
+"""The compact file of a pruned network: the weights that were not dropped, and their places.
 
 One safetensors file. Its metadata has one entry, `bayesrnn`, a JSON manifest with a checksum of
-itself: format and version, what the writer has to say about the network, and for each tensor its
+itself: format and version, a description of the network, and for each tensor its
 shape, the type of its values, how many entries were kept, and the sha256 of each of its parts. The
 parts of a tensor are arrays with one axis:
 
@@ -11,7 +11,7 @@ parts of a tensor are arrays with one axis:
     <name>.mask       a bit for each entry, set if it was kept, compressed by zlib; without it all
                       were kept
 
-Files of version 1 tell in another way where the values belong, see `compression.version_1`.
+Files of version 1 store the places of the values differently, see `compression.version_1`.
 """
 
 import math
@@ -41,7 +41,7 @@ from bayesrnn.errors import CheckpointError, ConfigError
 #: The types that the values in a file can have; float32 is exact.
 VALUE_TYPES = ("float32", "float16", "int8")
 
-#: A file may stand for so many weights in any case, and for more if it is as large as that takes.
+#: The most weights of a file: this many in any case, or as many for each of its bytes.
 _WEIGHTS, _WEIGHTS_PER_BYTE = 2**28, 1024
 
 Array = NDArray[Any]
@@ -53,7 +53,7 @@ class CompactSize:
     """The bytes of a compact file.
 
     values: of the kept weights, with the scales of int8.
-    indices: of what tells where they belong.
+    indices: of their places.
     dense: what all weights take as float32, tied ones counted once.
     """
 
@@ -69,7 +69,7 @@ class CompactSize:
 
     @property
     def index_share(self) -> float:
-        """The part of the file that tells where the weights belong."""
+        """The share of the file that stores the places of the weights."""
         return self.indices / self.total
 
 
@@ -79,7 +79,7 @@ class Compact:
 
     weights: float32, zero where an entry was dropped; tied weights are one tensor.
     kept: masks of the pruned tensors, true where an entry was kept; of tied ones under one name.
-    about: what the writer said about the network.
+    about: the description of the network.
     """
 
     weights: dict[str, Tensor]
@@ -97,9 +97,9 @@ def write_compact(
     """Write weights without those that the masks drop; the file appears whole or not at all.
 
     values: float32 is exact. float16 rounds. int8 rounds each row to whole multiples of its largest
-        absolute value / 127; a tensor of which so little is left that the scales of its rows eat
-        up the gain is float16 then, and so is a vector without a mask.
-    about: anything that JSON can say.
+        absolute value / 127; a tensor of which too little is left for int8 and the scales of its
+        rows to be smaller is float16 then, and so is a vector without a mask.
+    about: a description, anything that JSON can represent.
     """
     if values not in VALUE_TYPES:
         raise ConfigError(f"the values are to be {values!r}; there are: {', '.join(VALUE_TYPES)}")
@@ -260,7 +260,7 @@ def _quantised(
 
 
 def _most_weights(size: int) -> int:
-    """How many weights a file of this size may stand for: a lie must not fill the memory."""
+    """How many weights a file of this size may have: a forged shape must not fill the memory."""
     return max(_WEIGHTS, _WEIGHTS_PER_BYTE * size)
 
 
@@ -268,7 +268,7 @@ def _most_weights(size: int) -> int:
 
 
 def _decode_all(content: dict[str, Any], parts: dict[str, Array], most: int) -> Compact:
-    """All tensors of a file; anything that does not fit is some built-in exception."""
+    """All tensors of a file; a mismatch raises a built-in exception."""
     weights: dict[str, Tensor] = {}
     kept: dict[str, Tensor] = {}
     entries = content["tensors"]
@@ -332,7 +332,7 @@ def _decode(
 
 
 def _decompressed(packed: Array, shape: tuple[int, int]) -> Bits:
-    """What `_compressed` was given; it may not grow beyond what the shape says."""
+    """The inverse of `_compressed`, of at most as many bytes as the shape needs."""
     size = math.prod(shape)
     expected = -(-size // 8)
     unpacker = zlib.decompressobj()

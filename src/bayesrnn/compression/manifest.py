@@ -1,4 +1,4 @@
-"""The manifest of a compact file: what its header says of it, with a checksum of itself."""
+"""The manifest of a compact file: its description in the header, with a checksum."""
 
 import hashlib
 import json
@@ -23,14 +23,14 @@ _FORMAT = "bayesrnn-compact"
 
 
 def manifest_text(content: dict[str, Any]) -> str:
-    """The one way to write a manifest, so that every changed value can be found."""
+    """The canonical text of a manifest, so that every changed value is detected."""
     content = {"format": _FORMAT, "version": VERSIONS[-1], **content}
     content = json.loads(_canonical(content))
     return _canonical({"content": content, "checksum": _checksum(content)})
 
 
 def is_compact(path: Path) -> bool:
-    """Whether a file says that it is a compact one; reading it tells whether it is whole."""
+    """Whether a file claims to be a compact one; whether it is whole shows when it is read."""
     try:
         if not path.is_file():
             return False

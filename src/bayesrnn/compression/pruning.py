@@ -47,7 +47,7 @@ def prune(net: Bayesian, fraction: float, per_tensor: bool = False) -> Pruned:
 def without(module: Module, kept: Mapping[str, Tensor]) -> Module:
     """A copy of the module with zeros where the mask of a parameter is false.
 
-    Tied weights stay tied, and gradients are left behind. Parameters without a mask are copied.
+    Tied weights stay tied, and gradients are not copied. Parameters without a mask are copied.
     """
     parameters = dict(module.named_parameters(remove_duplicate=False))
     for name, mask in kept.items():

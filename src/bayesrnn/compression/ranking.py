@@ -10,7 +10,7 @@ from bayesrnn.errors import ConfigError
 
 
 def signal_to_noise(net: Bayesian) -> dict[str, Tensor]:
-    """|mean| / sigma of each Bayesian weight, by name: what the posterior is sure is not zero.
+    """|mean| / sigma of each Bayesian weight, by name: how certain it is not to be zero.
 
     A mean of zero has no signal, even where sigma is zero too.
     """
@@ -27,7 +27,7 @@ def magnitude(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 
 
 def at_random(weights: Mapping[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:
-    """Importance that knows nothing: what any other has to beat."""
+    """Random importance, the baseline."""
     return {name: torch.rand(weight.shape, generator=generator) for name, weight in weights.items()}
 
 
@@ -66,7 +66,7 @@ class Ranking:
     def kept(self, fraction: float) -> dict[str, Tensor]:
         """Which weights are left when this share of them is dropped, rounded to whole weights.
 
-        The masks are true where a weight is kept, and on the processor.
+        The masks are true where a weight is kept, and on the CPU.
         """
         if not 0 <= fraction <= 1:
             raise ConfigError(f"the fraction to drop is {fraction:g}; it has to be from 0 to 1")
@@ -77,7 +77,7 @@ class Ranking:
 
 
 def _ranks(values: Tensor) -> Tensor:
-    """The place of each value in their order."""
+    """The rank of each value."""
     order = values.argsort(stable=True)
     ranks = torch.empty_like(order, dtype=torch.int32)
     ranks[order] = torch.arange(len(values), dtype=torch.int32)

@@ -1,6 +1,6 @@
 """Matrices of a pruned network: the weights that were dropped take no memory and no time.
 
-A matrix is kept by rows, six bytes for each weight that is left where a dense one has four for
+A matrix is stored by rows, six bytes for each weight that is left where a dense one has four for
 each weight: at 80% dropped, that is 0.3 times the memory. Products are made by the compiled loop,
 which reads 16-bit columns; without a compiler by torch's CSR, whose 32-bit columns are made anew.
 """
@@ -23,14 +23,15 @@ Prefer = Literal["memory", "speed"]
 
 #: Columns that 16 bits can count, and entries that torch's products can.
 _NARROW, _MOST_ENTRIES = 1 << 16, 1 << 31
-#: Products are faster if so few weights are left, of so many (`benchmarks/sparse_products.py`).
+#: Products are faster with at most this share left of at least as many weights
+#: (`benchmarks/sparse_products.py`).
 _SHARE_LEFT, _WORTH_IT = 0.25, 1 << 18
 #: Rows that are read at a time: a list of places is larger than the matrix.
 _ROWS_AT_ONCE = 1024
 
 
 class SparseMatrix(nn.Module):
-    """A matrix without its zeros, kept by rows.
+    """A matrix without its zeros, stored by rows.
 
     starts: where each row begins in the other two, and in the end where the last one stops.
     columns, values: the entries, row after row.
@@ -104,7 +105,7 @@ class SparseMatrix(nn.Module):
 
 
 class DenseMatrix(nn.Module):
-    """A dense matrix that can do what a sparse one can."""
+    """A dense matrix with the methods of a sparse one."""
 
     weight: Tensor
 
@@ -170,7 +171,7 @@ def has_sparse_product(values: Tensor) -> bool:
 
 
 def _has_csr_product(values: Tensor) -> bool:
-    """Torch has one with MKL alone."""
+    """Torch has one only with MKL."""
     return (
         values.device.type == "cpu"
         and values.dtype in (torch.float32, torch.float64)
@@ -246,7 +247,7 @@ def _check_loaded(matrix: SparseMatrix, state: dict[str, Any], prefix: str, *oth
 
 @functools.cache
 def _pass_over_beta_warning() -> None:
-    """Torch says once in a process that CSR matrices are in beta state, here to nobody."""
+    """Torch warns once in a process that CSR matrices are in beta state; do it here, unseen."""
     nothing = torch.empty(0, dtype=torch.int32)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")

@@ -37,7 +37,7 @@ class EpochBatches(ABC, Generic[T]):
     """The minibatches of one epoch, in order and by number.
 
     sequences: how many sequences, or examples, lie side by side in each.
-    steps: as how many each of them counts.
+    steps: how many units each of them counts as.
     """
 
     def __init__(self, count: int, sequences: int, steps: int) -> None:
@@ -61,7 +61,7 @@ class EpochBatches(ABC, Generic[T]):
 
     @abstractmethod
     def _minibatch(self, number: int) -> T:
-        """The minibatch of a number that exists."""
+        """The minibatch of a valid number."""
 
 
 class TrainingBatches(EpochBatches[Batch]):
@@ -135,10 +135,9 @@ class Sequences(Examples[T]):
     def shuffled(self, batch_size: int, generator: torch.Generator) -> Tensor:
         """The numbers `[minibatches, batch_size]`: sequences of like length share a minibatch.
 
-        So few words are read for nothing. Sequences are shuffled, sorted by length within blocks
-        of some minibatches, and the minibatches shuffled again. A block is to be large enough to
-        find sequences of like length, and small enough that a minibatch is another one in every
-        epoch.
+        So there is little padding. Sequences are shuffled, sorted by length within blocks of some
+        minibatches, and the minibatches shuffled again. A block is large enough to find sequences
+        of like length, and small enough that minibatches differ from epoch to epoch.
         """
         shuffled, lengths = super().shuffled(batch_size, generator), self.lengths.cpu()
         blocks = torch.split(shuffled.flatten(), self.block * batch_size)
@@ -213,7 +212,7 @@ def _cut_evenly(stream: Tensor, streams: int, unroll: int) -> Iterator[Evaluatio
 
 
 def shuffling(seed: int, epoch: int) -> torch.Generator:
-    """The randomness in the order of an epoch's examples: a pure function of the two numbers."""
+    """The generator that shuffles an epoch's examples: a pure function of the two numbers."""
     for name, number in (("seed", seed), ("epoch", epoch)):
         if number < 0:
             raise ConfigError(f"{name} is {number}; it has to be 0 or more")

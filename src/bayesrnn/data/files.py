@@ -37,7 +37,7 @@ _ELSEWHERE = "give another --data-dir or BAYESRNN_DATA"
 
 
 def is_there(path: Path, advice: str) -> bool:
-    """Whether there is a file; `advice` ends the error where one cannot tell."""
+    """Whether there is a file; `advice` ends the error if that cannot be found out."""
     try:
         return path.exists()
     except (OSError, ValueError) as error:  # no permission, too long, not a possible name

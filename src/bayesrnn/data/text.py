@@ -86,7 +86,7 @@ def line_tokens(text: str) -> list[str]:
 
 @functools.cache
 def _token_pattern() -> re.Pattern[str]:
-    """Build the pattern of one token; no alternative can back out, so a search is linear."""
+    """Build the pattern of one token; no alternative can backtrack, so a search is linear."""
     marks = "".join(c for c in map(chr, range(0x10000)) if unicodedata.category(c)[0] == "M")
     run = rf"\w[\w{marks}\u200c\u200d]*"  # letters and digits, with accents and vowel signs
     return re.compile(
@@ -109,7 +109,7 @@ def sentence_tokens(text: str) -> list[str]:
     """
     tokens: list[str] = []
     pattern = _token_pattern()
-    sign, end = "", 0  # what may have ended the sentence, and where in the line it stopped
+    sign, end = "", 0  # the sign that may have ended the sentence, and its end in the line
 
     def close_sentence() -> None:
         if tokens and tokens[-1] != EOS:
@@ -144,9 +144,11 @@ def sentence_tokens(text: str) -> list[str]:
 
 
 def known_tokens(text: str, vocabulary: Vocabulary) -> list[str]:
-    """Cut a text as running text or as one that is cut already: as the vocabulary knows better."""
-    ways = (sentence_tokens(text), line_tokens(text))
-    return max(ways, key=lambda tokens: sum(t in vocabulary for t in tokens) / max(len(tokens), 1))
+    """Tokenise as running text or as pre-tokenised text, whichever has more known words."""
+    candidates = (sentence_tokens(text), line_tokens(text))
+    return max(
+        candidates, key=lambda tokens: sum(t in vocabulary for t in tokens) / max(len(tokens), 1)
+    )
 
 
 def _takes_full_stop(line: str, stop: int, tokens: list[str]) -> bool:

@@ -1,4 +1,4 @@
-"""The ways to train a network, by name."""
+"""The methods to train a network, by name."""
 
 from typing import Any
 

@@ -1,4 +1,4 @@
-"""What every way to train a network has in common.
+"""What all methods to train a network have in common.
 
 A method turns an ordinary module into what is trained, gives the loss of a minibatch, and gives
 networks to predict with. The training loop, checkpoints, evaluation and the command line know a
@@ -23,7 +23,7 @@ Network = Callable[..., Any]
 
 
 class Outcome(NamedTuple):
-    """What running a network on a minibatch gives: its loss, and the state to carry on."""
+    """The loss of a network on a minibatch, and the recurrent state after it."""
 
     nll: Tensor
     state: Any
@@ -37,8 +37,8 @@ class KLScale(NamedTuple):
     """Factors that put KL divergences on the scale of a minibatch's loss.
 
     epoch: of the divergence between posterior and prior, which an epoch charges once in all.
-    minibatch: of a divergence that belongs to the minibatch alone, as its summed loss does. So the
-        summed loss is that of the objective divided by this.
+    minibatch: of a divergence that belongs to the minibatch alone. The objective's loss divided by
+        this is the summed loss.
     """
 
     epoch: float
@@ -46,13 +46,12 @@ class KLScale(NamedTuple):
 
 
 class MinibatchLoss(NamedTuple):
-    """The number to minimise, the state to carry on, and the named terms that add up to the number.
+    """The loss to minimise, the state after the minibatch, and the named terms of the loss.
 
-    seen_kl: what was paid, in full and on the scale of the nll, for a network that has seen the
-        targets: no likelihood is to be shown without it.
-    gradient_norm: called after the backward pass, gives the norm of the whole gradient of the
-        parameter group `group` where the method knows it without looking through all gradients
-        again, else None.
+    seen_kl: the KL, in full and on the scale of the nll, of a network that has seen the targets: no
+        likelihood is to be shown without it.
+    gradient_norm: called after the backward pass, gives the gradient norm of the parameter group
+        `group` where the method knows it without another pass over all gradients, else None.
     group: the number of the parameter group whose gradient's norm is logged.
     prior_kl: the term of the total that belongs to the epoch, if there is one.
     """
@@ -67,9 +66,9 @@ class MinibatchLoss(NamedTuple):
 
 
 class Bound(NamedTuple):
-    """An upper bound on the summed loss of a minibatch, nll + kl in nats; the state to carry on.
+    """An upper bound on the summed loss of a minibatch, nll + kl in nats; the state after it.
 
-    drawn: the part of the nll that was unknown before its weights were drawn; 0 if it is exact.
+    drawn: the part of the nll that depends on the draw of the weights; 0 if it is exact.
     """
 
     nll: float
@@ -80,11 +79,11 @@ class Bound(NamedTuple):
 
 @dataclass(frozen=True)
 class Hints:
-    """What a task knows about its network that a method may want to know."""
+    """What a task tells a method about its network."""
 
     deterministic: tuple[str, ...] = ()
     sigma_init: Mapping[str, Scale] = field(default_factory=dict)
-    #: Gives a copy of the network weights of its own to start from.
+    #: Initialises a copy of the network.
     initialise: Callable[[nn.Module, torch.Generator], None] | None = None
     #: Names of dropout layers whose output goes straight into a recurrent layer.
     before_recurrent: tuple[str, ...] = ()
@@ -114,7 +113,7 @@ Net = TypeVar("Net", bound=nn.Module, default=Any)
 
 
 class Method(ABC, Generic[Options, Net]):
-    """One way to train a network. A subclass is one file and one line in the registry."""
+    """A method to train a network. A subclass is one file and one line in the registry."""
 
     #: The name on the command line, and one line that says what it is.
     name: ClassVar[str]
@@ -123,10 +122,10 @@ class Method(ABC, Generic[Options, Net]):
     options_type: ClassVar[type[CheckedOptions]]
     #: The method whose recipes suit this one where a task has none for it.
     trains_like: ClassVar[str | None] = None
-    #: What the one network that stands for all is, in words.
+    #: What the single network of `mean` is called.
     mean_label: ClassVar[str] = "mean weights"
-    #: Whether how the weights are updated is part of the method: `optimiser` then makes the one
-    #: to use, and the user has no choice of another.
+    #: Whether the update of the weights is part of the method: `optimiser` then makes the
+    #: optimiser, and the user cannot choose another.
     own_optimiser: ClassVar[bool] = False
 
     def __init__(self, options: Options, streams: RandomStreams) -> None:
@@ -141,20 +140,20 @@ class Method(ABC, Generic[Options, Net]):
 
     @classmethod
     def recipe_names(cls, values: Mapping[str, Any]) -> list[str]:
-        """The methods whose recipes suit this one, given its options; the most fitting first."""
+        """The methods whose recipes suit this one, given its options; the best first."""
         del values
         return [cls.name, *([cls.trains_like] if cls.trains_like else [])]
 
     @classmethod
     def words(cls, values: Mapping[str, Any]) -> list[str]:
-        """What tables say of the options of a run; what only a few runs change comes last."""
+        """The options of a run as tables show them; those that few runs change come last."""
         stated = options_of(cls.options_for(values))
         ordered = sorted(stated, key=lambda item: not item.shown_default)
         return [said for item in ordered if (said := item.words(values))]
 
     @classmethod
     def rounds_for(cls, values: Mapping[str, Any]) -> int:
-        """How many times the whole course of training is gone through, given the options."""
+        """Number of training rounds, given the options."""
         del values
         return 1
 
@@ -201,11 +200,11 @@ class Method(ABC, Generic[Options, Net]):
         return {}
 
     def mean_module(self, net: Net) -> nn.Module:
-        """The ordinary module inside `net`, with the one set of weights that stands for all."""
+        """The ordinary module inside `net`, with the mean weights or those of a single network."""
         return net
 
     def mean(self, net: Net) -> Network:
-        """The one network to predict with when there is time for only one."""
+        """The network to predict with when only one is run."""
         module = self.mean_module(net)
 
         def network(*args: Any, **kwargs: Any) -> Any:
@@ -214,7 +213,7 @@ class Method(ABC, Generic[Options, Net]):
         return network
 
     def kept(self, net: Net) -> int:
-        """How many networks are kept to predict with; 0: none beside the one that is trained."""
+        """How many networks are stored to predict with; 0: only the one that is trained."""
         del net
         return 0
 
@@ -229,10 +228,10 @@ class Method(ABC, Generic[Options, Net]):
 
     @abstractmethod
     def draw(self, net: Net, seed: int) -> Network:
-        """The network that belongs to a seed, drawn from what the method knows of the weights."""
+        """The network of a seed, drawn from the distribution of the weights."""
 
     def state(self) -> Any:
-        """What the method must remember to continue after an interruption, beside `streams`."""
+        """What has to be saved to continue after an interruption, beside `streams`."""
         return None
 
     def restore(self, state: Any) -> None:
@@ -243,7 +242,7 @@ class Method(ABC, Generic[Options, Net]):
 class Bounded(ABC, Generic[Net]):
     """A method that bounds a likelihood by networks that have seen the targets.
 
-    Only the sum, nll + kl, says something about the model; its nll alone does not.
+    Only the sum, nll + kl, is a bound; the nll alone is not.
     """
 
     @abstractmethod

@@ -30,8 +30,8 @@ class DropConnect(Method[DropConnectOptions, nn.Module]):
     """Set single weights between the states of two time steps to zero at random.
 
     One mask serves all sequences and time steps of a minibatch, so the network runs as it is, with
-    other weights. Those that are kept are divided by 1 - p. In a network without recurrent layers,
-    the weights of linear layers are dropped.
+    other weights. Those that are not dropped are divided by 1 - p. In a network without recurrent
+    layers, the weights of linear layers are dropped.
     """
 
     name: ClassVar[str] = "dropconnect"

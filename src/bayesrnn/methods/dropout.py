@@ -64,7 +64,7 @@ class Dropout(Method[DropoutOptions, nn.Module]):
 
 
 def loss_with_masks(net: nn.Module, objective: Objective, streams: RandomStreams) -> MinibatchLoss:
-    """The negative log-likelihood while layers draw masks, and nothing else."""
+    """The negative log-likelihood while layers draw masks."""
     net.train()
     with streams.as_default("dropout"):
         nll, state = objective(net)
@@ -72,7 +72,7 @@ def loss_with_masks(net: nn.Module, objective: Objective, streams: RandomStreams
 
 
 def with_passing_masks(net: nn.Module, seed: int) -> Network:
-    """The network with masks that go on from call to call, as they do from step to step."""
+    """The network with new masks at every call, as at every time step."""
     masks = RandomStreams(seed)
 
     def network(*args: Any, **kwargs: Any) -> Any:
@@ -83,7 +83,7 @@ def with_passing_masks(net: nn.Module, seed: int) -> Network:
 
 
 def no_place_for_dropout() -> ConfigError:
-    """For a network in which nothing could be dropped."""
+    """The error for a network in which nothing can be dropped."""
     return ConfigError(
         "the network has no place for dropout: no nn.Dropout, and no recurrent layers one above "
         "the other"

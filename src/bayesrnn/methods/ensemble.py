@@ -1,8 +1,8 @@
 """ensemble: networks trained from different starts (Lakshminarayanan et al. 2017).
 
-Each member is trained by a method of its own, `base`, with weights and random numbers of its own;
-prediction averages their probabilities. One after the other, each member goes through the whole
-course of training, and its best epoch stays; side by side, each minibatch trains all of them.
+Each member is trained by another method, `base`, with its own weights and random streams;
+prediction averages their probabilities. Either each member is trained in a round of its own, and
+its best epoch stays; or, side by side, each minibatch trains all of them.
 """
 
 import copy
@@ -58,7 +58,7 @@ class EnsembleOptions(CheckedOptions):
 
 
 class Members(nn.Module):
-    """The members' networks. `trained` of them, from the first on, were trained or are now."""
+    """The members' networks. The first `trained` of them are trained or in training."""
 
     trained: Tensor
 
@@ -71,8 +71,8 @@ class Members(nn.Module):
 class Ensemble(Method[EnsembleOptions, Members]):
     """Minimise the base's loss for each member, independently of the others.
 
-    Member 0 becomes what the base alone would make of the same seed; the other members have seeds
-    that follow from it, `member_seed`.
+    Member 0 is what the base alone makes of the same seed; the seeds of the others are derived from
+    it, see `member_seed`.
     """
 
     name: ClassVar[str] = "ensemble"
@@ -115,7 +115,7 @@ class Ensemble(Method[EnsembleOptions, Members]):
         return 1 if values.get("side_by_side") else members
 
     def build(self, module: nn.Module, hints: Hints) -> Members:
-        """The base's network around the module, and around copies that start anew."""
+        """The base's network around the module, and around copies with new initial weights."""
         modules = [module]
         for base in self.bases[1:]:
             modules.append(copy.deepcopy(module))
@@ -126,8 +126,8 @@ class Ensemble(Method[EnsembleOptions, Members]):
     def loss(self, net: Members, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The loss of the member whose turn it is, or of all members.
 
-        Of all, it reads as their mean, like the loss of one, but its gradient is that of their sum:
-        each member learns as it would alone.
+        Of all, its value is their mean, comparable with the loss of one, but its gradient is that
+        of their sum: each member learns as it would alone.
         """
         net.train()
         if not self.options.side_by_side:
@@ -167,7 +167,7 @@ class Ensemble(Method[EnsembleOptions, Members]):
             net.trained.fill_(number + 1)
 
     def after_step(self, net: Members, step: int, steps: int) -> None:
-        """Tell the base of each member that was trained."""
+        """Call the base of each member that was trained."""
         turns = range(len(self.bases)) if self.options.side_by_side else [self._one(net)]
         for number in turns:
             self.bases[number].after_step(net.members[number], step, steps)
@@ -190,7 +190,7 @@ class Ensemble(Method[EnsembleOptions, Members]):
 
     @property
     def draws_differ(self) -> bool:
-        """As the base's do. (A base keeps one network: those with more are no bases.)"""
+        """As the base's do. (A method that stores several networks cannot be a base.)"""
         return self.bases[0].draws_differ
 
     def draw(self, net: Members, seed: int) -> Network:
@@ -199,7 +199,7 @@ class Ensemble(Method[EnsembleOptions, Members]):
         return self.bases[number].draw(net.members[number], rest)
 
     def state(self) -> Any:
-        """What each member's base has to remember, and its random streams."""
+        """The state of each member's base, and its random streams."""
         return [{"streams": base.streams.state(), "base": base.state()} for base in self.bases]
 
     def restore(self, state: Any) -> None:
@@ -209,7 +209,7 @@ class Ensemble(Method[EnsembleOptions, Members]):
             base.restore(saved["base"])
 
     def _one(self, net: Members) -> int:
-        """The member that stands for all while there is time for only one."""
+        """The member whose network is used when only one is run."""
         return 0 if self.options.side_by_side else int(net.trained) - 1
 
     def _groups(self, net: Members, number: int) -> list[dict[str, Any]]:
@@ -217,7 +217,7 @@ class Ensemble(Method[EnsembleOptions, Members]):
 
 
 def member_seed(seed: int, number: int) -> int:
-    """The root seed of a member: that of the ensemble for member 0, else one that follows from it.
+    """The root seed of a member: that of the ensemble for member 0, else derived from it.
 
     The base alone, with this `--seed`, starts from the same weights as the member.
     """
@@ -244,7 +244,7 @@ def _base_type(name: Any) -> type[Method[Any]]:
 
 
 def _start_anew(module: nn.Module, hints: Hints, streams: RandomStreams) -> None:
-    """Give a copy weights of its own, as the task would, or else as its layers do by themselves."""
+    """Initialise a copy as the task does, or else as its layers do by default."""
     if hints.initialise is not None:
         hints.initialise(module, streams["init"])
         return
@@ -260,7 +260,7 @@ def _start_anew(module: nn.Module, hints: Hints, streams: RandomStreams) -> None
 
 
 def _for_member(objective: Objective, number: int) -> Objective:
-    """The objective with the state that a member carries in place of that of all members."""
+    """The objective with the state of one member in place of those of all."""
 
     def own(argument: Any) -> Any:
         if isinstance(argument, dict) and argument.keys() == {_STATES}:

@@ -12,7 +12,7 @@ from bayesrnn.nn.masked import MaskStyle
 class GaussianDropout(Masking[MaskOptions]):
     """Multiply units by N(1, p / (1 - p)), the mean and variance of a scaled Bernoulli mask.
 
-    The factors are placed and held over a sequence as those of `variational-dropout`. No KL
+    The factors are placed and held over a sequence like those of `variational-dropout`. No KL
     divergence is charged: weight decay is that of a posterior with spikes at zero, which this is
     not. Its own divergence, from the log-uniform prior under which the noise is a posterior
     (Kingma et al. 2015), depends on the rate alone, and the rate is not learnt.

@@ -7,10 +7,10 @@ estimate h of the Hessian's diagonal gives its standard deviations,
 
 where ess is the factor from the loss of a minibatch to that of all data. The optimiser is the
 authors', the package `ivon-opt`: an extra, not least because its licence is the GPL (3.0 or later),
-which whoever passes the two on together has to heed.
+which applies to whoever distributes the two together.
 
 The optimiser gives all trained weights a standard deviation. Those that a task wants deterministic
-are learnt in the same way, but a draw to predict with has them at their mean.
+are trained alike, but at their mean in a draw to predict with.
 """
 
 from dataclasses import dataclass
@@ -141,7 +141,7 @@ class Ivon(WithPosterior[IvonOptions]):
 
 
 class _Posterior(Protocol):
-    """What the optimiser is asked for, beside its steps."""
+    """What the method needs of the optimiser, beside its steps."""
 
     def draw(self) -> None: ...
     def settle(self) -> None: ...
@@ -150,7 +150,7 @@ class _Posterior(Protocol):
 
 @cache
 def _ivon_type() -> Any:
-    """The authors' optimiser, taken apart where the training loop comes in between."""
+    """The authors' optimiser, its draw and its update in two calls for the training loop."""
     try:
         from ivon import IVON
     except ImportError:
@@ -166,12 +166,12 @@ def _ivon_type() -> Any:
 
         @property
         def current_step(self) -> int:
-            """How many updates there were; the running mean of the gradients is debiased by it."""
+            """Number of updates, which debiases the running mean of the gradients."""
             return int(self.state["current_step"])
 
         @current_step.setter
         def current_step(self, value: int) -> None:
-            # In the state, which is saved; the authors keep it beside it, where it is not.
+            # In the state, which is saved; an attribute, as the authors have it, is not.
             self.state["current_step"] = value
 
         def draw(self) -> None:
@@ -180,13 +180,13 @@ def _ivon_type() -> Any:
             self._drawn = self._sample_params()
 
         def settle(self) -> None:
-            """Put the mean back, if a draw is in its place; the draw is forgotten."""
+            """Put the mean back if a draw is in its place; the draw is discarded."""
             if self._drawn is not None:
                 self._restore_param_average(False, *self._drawn)
                 self._drawn = None
 
         def step(self, closure: Any = None) -> None:
-            """Put the mean back and move it by the gradients that were found at the draw."""
+            """Put the mean back and update it by the gradients at the draw."""
             assert closure is None, "the training loop has computed the gradients already"
             assert self._drawn is not None, "no draw"
             for group in self.param_groups:

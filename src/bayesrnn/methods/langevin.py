@@ -1,9 +1,9 @@
 """sgld, psgld: samples of the posterior by Langevin dynamics (Welling & Teh 2011; Li et al. 2016).
 
 Training is gradient descent with noise (`core.Langevin` has the formulas). After a burn-in, the
-weights wander through the posterior; copies of them, taken now and then, are kept, and prediction
-averages the probabilities of their networks. The schedule of the learning rate is the decay of the
-step size.
+weights are samples of the posterior; copies of them are stored at intervals (snapshots), and
+prediction averages the probabilities of their networks. The schedule of the learning rate is the
+decay of the step size.
 """
 
 from dataclasses import dataclass
@@ -22,7 +22,7 @@ from bayesrnn.options import CheckedOptions, option
 
 @dataclass(frozen=True)
 class LangevinOptions(CheckedOptions):
-    """Prior, noise, and which weights are kept."""
+    """Prior, noise, and which weights are stored."""
 
     temperature: float = option(
         1.0,
@@ -48,7 +48,7 @@ class LangevinOptions(CheckedOptions):
     )
 
     def is_kept(self, step: int, steps: int) -> bool:
-        """Whether the weights after the `step`-th of `steps` updates, counted from 1, are kept."""
+        """Whether the weights after the `step`-th of `steps` updates, from 1, are stored."""
         burnt = round(self.burn_in * steps)
         since, left = step - burnt, steps - burnt
         if since < 1:
@@ -83,14 +83,14 @@ class LangevinMethod(Method[Options, Snapshots]):
         return MinibatchLoss(nll + prior, state, {"nll": nll.item(), "prior": prior})
 
     def after_step(self, net: Snapshots, step: int, steps: int) -> None:
-        """Keep the weights if it is time to."""
+        """Store the weights if it is time to."""
         if step == 1:
             self._require_time(steps)
         if self.options.is_kept(step, steps):
             net.keep(self.options.snapshots)
 
     def _require_time(self, steps: int) -> None:
-        """Refuse a thinning with which no weights would ever be kept."""
+        """Refuse a thinning with which no weights would ever be stored."""
         thinning, left = self.options.thinning, steps - round(self.options.burn_in * steps)
         if thinning is not None and thinning > left:
             raise ConfigError(
@@ -99,20 +99,20 @@ class LangevinMethod(Method[Options, Snapshots]):
             )
 
     def mean_module(self, net: Snapshots) -> nn.Module:
-        """The module with the mean of the kept weights; those of today while none are kept."""
+        """The module with the mean of the snapshots, or the current weights if there are none."""
         return net.average() if len(net) else net.module
 
     def kept(self, net: Snapshots) -> int:
-        """How many sets of weights are kept."""
+        """Number of snapshots."""
         return len(net)
 
     @property
     def draws_differ(self) -> bool:
-        """No: the kept weights are what there is."""
+        """No: each snapshot is one network."""
         return False
 
     def draw(self, net: Snapshots, seed: int) -> Network:
-        """The network with the kept weights that a seed stands for."""
+        """The network of snapshot seed % snapshots."""
         if not len(net):
             return self.mean(net)
         return net.copy(seed % len(net)).eval()

@@ -58,7 +58,7 @@ class MaskOptions(CheckedOptions):
 
     @property
     def rates(self) -> Rates:
-        """The rates, those that were left out filled in."""
+        """The rates with defaults filled in."""
         recurrent, words = self.recurrent_dropout, self.embedding_dropout
         return Rates(
             self.dropout,
@@ -103,8 +103,8 @@ class Masking(Method[Options, nn.Module]):
     def draw(self, net: nn.Module, seed: int) -> Network:
         """The network with one set of masks, the same at every call and for all of a batch.
 
-        So it is one network: a text that is read in pieces is read as if at once, and beside other
-        texts as if alone.
+        So it is one network: the output for a text does not depend on how it is cut into pieces,
+        nor on the other texts of the batch.
         """
 
         def network(*args: Any, **kwargs: Any) -> Any:
@@ -121,7 +121,7 @@ def place_masks(module: nn.Module, rates: Rates, style: MaskStyle, hints: Hints)
     Recurrent layers mask their inputs and states, and embeddings drop words. Dropout layers share
     masks along the time axis, which is that of the recurrent layers; those that stand right
     before a recurrent layer are turned off, since it masks its inputs itself. In a network without
-    recurrent layers there is no time, and dropout layers are all there is.
+    recurrent layers there is no time axis, and only dropout layers are replaced.
     """
     layers = list(module.modules())
     recurrent = [layer for layer in layers if isinstance(layer, nn.RNNBase)]
@@ -144,7 +144,7 @@ def place_masks(module: nn.Module, rates: Rates, style: MaskStyle, hints: Hints)
 
 
 def _replaced(module: nn.Module, made: dict[nn.Module, nn.Module]) -> nn.Module:
-    """The module with layers replaced, at all places at which they stand."""
+    """The module with layers replaced wherever they occur."""
     for name, layer in list(module.named_modules(remove_duplicate=False)):
         if name and layer in made:
             parent, _, child = name.rpartition(".")

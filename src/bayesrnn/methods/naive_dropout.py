@@ -29,8 +29,8 @@ class NaiveDropoutOptions(CheckedOptions):
 class NaiveDropout(Masking[NaiveDropoutOptions]):
     """Mask the inputs and outputs of recurrent layers anew at every time step.
 
-    With a rate for them, recurrent connections too: then each step multiplies the state by other
-    noise, which adds up along the sequence until it drowns the signal.
+    With a rate for them, recurrent connections too: then each step multiplies the state by new
+    noise, which accumulates along the sequence until it exceeds the signal.
     """
 
     name: ClassVar[str] = "naive-dropout"
@@ -49,5 +49,5 @@ class NaiveDropout(Masking[NaiveDropoutOptions]):
         return MaskStyle(every_step=True)
 
     def draw(self, net: nn.Module, seed: int) -> Network:
-        """The network with masks that go on from call to call, as they do from step to step."""
+        """The network with new masks at every call, as at every time step."""
         return with_passing_masks(net, seed)

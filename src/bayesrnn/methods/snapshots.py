@@ -1,4 +1,4 @@
-"""A network that keeps copies of its weights from the course of training."""
+"""A network with copies of its weights from training."""
 
 import copy
 import re
@@ -14,9 +14,9 @@ _KEY = re.compile(r"snapshots\.(\d+)\.(.+)", re.DOTALL)
 class Snapshots(nn.Module):
     """A module, `module`, and copies of its trained weights, the oldest first.
 
-    The copies are no parameters, so no optimiser sees them, but `state_dict` has them: the weights
-    of today are `module.<name>`, the copies `snapshots.<number>.<name>`. `load_state_dict` takes as
-    many copies as there are.
+    The copies are no parameters, so no optimiser updates them, but `state_dict` has them: the
+    current weights are `module.<name>`, the copies `snapshots.<number>.<name>`. `load_state_dict`
+    takes any number of copies.
     """
 
     def __init__(self, module: nn.Module) -> None:
@@ -27,16 +27,16 @@ class Snapshots(nn.Module):
         self.register_load_state_dict_pre_hook(_take_snapshots)  # type: ignore[no-untyped-call]
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """Run the module with the weights of today."""
+        """Run the module with the current weights."""
         return self.module(*args, **kwargs)
 
     def __len__(self) -> int:
-        """How many copies are kept."""
+        """Number of copies."""
         return len(self._kept)
 
     @torch.no_grad()
     def keep(self, limit: int) -> None:
-        """Copy the weights of today; of more than `limit` copies, the latest stay."""
+        """Copy the current weights; of more than `limit` copies, the latest stay."""
         self._kept.append({name: weight.detach().clone() for name, weight in self._trained()})
         del self._kept[:-limit]
 

@@ -25,7 +25,7 @@ def _prior_words(options: Mapping[str, Any]) -> str:
 
 @dataclass(frozen=True)
 class PosteriorOptions(CheckedOptions):
-    """Prior, posterior and draws; the defaults are the authors' recipe."""
+    """Prior, posterior and draws; the defaults are those of Fortunato et al. (2017)."""
 
     prior: Literal["mixture", "gaussian"] = option(
         "mixture",
@@ -93,7 +93,7 @@ class Variational(WithPosterior[Options]):
 
     def __init__(self, options: Options, streams: RandomStreams) -> None:
         super().__init__(options, streams)
-        #: Noise that was used once and whose mirror image is due; after a restore, its seed.
+        #: Noise that was used once and whose negative is due; after a restore, its seed.
         self._unmirrored: Noise | int | None = None
 
     def make_posterior(
@@ -115,7 +115,7 @@ class Variational(WithPosterior[Options]):
         )
 
     def state(self) -> Any:
-        """The seed of noise whose mirror image is due."""
+        """The seed of noise whose negative is due."""
         due = self._unmirrored
         return due.seed if isinstance(due, Noise) else due
 
@@ -124,7 +124,7 @@ class Variational(WithPosterior[Options]):
         self._unmirrored = state
 
     def next_draw(self, net: Bayesian) -> Weights:
-        """The draw of the next minibatch: a fresh one, or the mirror image of the last one."""
+        """The draw of the next minibatch: with new noise, or with the negative of the last."""
         due, self._unmirrored = self._unmirrored, None
         if due is None:
             weights = net.sample(self.streams["weights"])

@@ -65,7 +65,7 @@ class VariationalDropout(Masking[VariationalDropoutOptions]):
         return MaskStyle(gates=self.options.gates)
 
     def loss(self, net: nn.Module, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
-        """The negative log-likelihood with one draw of masks, and the share of the KL."""
+        """The negative log-likelihood with one draw of masks, plus the scaled KL."""
         total, state, terms, *_ = super().loss(net, objective, kl_scale)
         full = divergence(net, self.options.length_scale, self._after_dropout)
         kl = full * kl_scale.epoch
@@ -86,7 +86,7 @@ def divergence(net: nn.Module, length_scale: float, after_dropout: Collection[st
 
 
 class _Charged(NamedTuple):
-    """Weights that have a prior, and the share of them that is kept: 1 - p of their inputs."""
+    """Weights that have a prior, and the share 1 - p of their inputs that is not dropped."""
 
     weight: nn.Parameter
     kept: float

@@ -9,19 +9,19 @@ from torch import Tensor
 
 
 class Trace(NamedTuple):
-    """What the steps of a layer leave for the backward pass: [time, batch, hidden] each.
+    """What the forward pass of a layer saves for the backward pass: [time, batch, hidden] each.
 
-    gates: one for each gate, in torch's order: what flows into it, after the step what comes out.
+    gates: one for each gate, in torch's order: its input, and after the step its output.
     outputs: the states h.
     inner: the inner states c of an LSTM.
-    kept: what else a cell needs: tanh(c) of an LSTM; a_n of a GRU.
-    extra: what flows into a cell beside its gates: x_n of a GRU.
+    saved: what else a cell needs: tanh(c) of an LSTM; a_n of a GRU.
+    extra: inputs of a cell beside those of its gates: x_n of a GRU.
     """
 
     gates: Sequence[Tensor]
     outputs: Tensor
     inner: Tensor | None
-    kept: Tensor | None
+    saved: Tensor | None
     extra: Tensor | None
 
 
@@ -33,22 +33,22 @@ class CellState(NamedTuple):
 
 
 class Cell(ABC):
-    """What a cell does at one step, forward, and backward from its state to its gates."""
+    """One step of a cell: forward, and backward from its state to its gates."""
 
     gates: ClassVar[int]
-    #: Whether the cell has an inner state c, and whether it keeps a tensor beside gates and states.
+    #: Whether the cell has an inner state c, and whether it saves a tensor beside gates and states.
     has_inner: ClassVar[bool] = False
-    keeps: ClassVar[bool] = False
+    saves: ClassVar[bool] = False
 
     @abstractmethod
     def step(self, trace: Trace, time: int, before: CellState) -> None:
-        """Fill the trace at `time` from what flows into the gates and the state before."""
+        """Fill the trace at `time` from the inputs of the gates and the state before."""
 
     @abstractmethod
     def slopes(self, trace: Trace, before: CellState, into: Sequence[Tensor]) -> tuple[Tensor, ...]:
-        """Fill `into` with the slope of the state by what flows into each gate, for all steps.
+        """Fill `into` with the derivative of the state by the input of each gate, for all steps.
 
-        Gives further factors that `backward` needs. `before` are the states before all steps.
+        Gives further factors that `backward` needs. `before` are the states before each step.
         """
 
     @abstractmethod
@@ -66,12 +66,12 @@ class LSTM(Cell):
     """c = f c' + i g; h = o tanh(c); the gates are i, f, g, o."""
 
     gates = 4
-    has_inner = keeps = True
+    has_inner = saves = True
 
     def step(self, trace: Trace, time: int, before: CellState) -> None:
         """As above."""
         i, f, g, o = (gate[time] for gate in trace.gates)
-        c, squashed = _there(trace.inner)[time], _there(trace.kept)[time]
+        c, squashed = _there(trace.inner)[time], _there(trace.saved)[time]
         i.sigmoid_()
         f.sigmoid_()
         g.tanh_()
@@ -83,7 +83,7 @@ class LSTM(Cell):
     def slopes(self, trace: Trace, before: CellState, into: Sequence[Tensor]) -> tuple[Tensor, ...]:
         """Of c by i, f and g; of h by o. The factors are dh/dc and dc/dc'."""
         i, f, g, o = trace.gates
-        squashed = _there(trace.kept)
+        squashed = _there(trace.saved)
         torch.addcmul(i, i, i, value=-1, out=into[0]).mul_(g)
         torch.addcmul(f, f, f, value=-1, out=into[1]).mul_(_there(before.c))
         torch.mul(g, g, out=into[2]).neg_().add_(1).mul_(i)
@@ -106,18 +106,18 @@ class LSTM(Cell):
 class GRU(Cell):
     """h = (1 - z) n + z h' with n = tanh(x_n + r a_n); the gates are r, z, n.
 
-    What flows into the gate n is a_n = W_hn h' + b_hn alone, since r multiplies it.
+    The input of the gate n is a_n = W_hn h' + b_hn alone, since r multiplies it.
     """
 
     gates = 3
-    keeps = True
+    saves = True
 
     def step(self, trace: Trace, time: int, before: CellState) -> None:
         """As above; n takes the place of a_n among the gates."""
         r, z, n = (gate[time] for gate in trace.gates)
         r.sigmoid_()
         z.sigmoid_()
-        _there(trace.kept)[time].copy_(n)
+        _there(trace.saved)[time].copy_(n)
         n.mul_(r).add_(_there(trace.extra)[time]).tanh_()
         torch.lerp(n, before.h, z, out=trace.outputs[time])
 
@@ -125,7 +125,7 @@ class GRU(Cell):
         """Of h by all three. The factors are dh/dx_n, which becomes its gradient, and dh/dh'."""
         r, z, n = trace.gates
         of_extra = (1 - n * n).mul_(1 - z)
-        torch.addcmul(r, r, r, value=-1, out=into[0]).mul_(_there(trace.kept)).mul_(of_extra)
+        torch.addcmul(r, r, r, value=-1, out=into[0]).mul_(_there(trace.saved)).mul_(of_extra)
         torch.addcmul(z, z, z, value=-1, out=into[1]).mul_(before.h - n)
         torch.mul(of_extra, r, out=into[2])
         return of_extra, z
@@ -167,6 +167,6 @@ class RNN(Cell):
 
 
 def _there(tensor: Tensor | None) -> Tensor:
-    """A tensor that only some cells have, where this one does."""
+    """A tensor that only some cells have, and this one does."""
     assert tensor is not None
     return tensor

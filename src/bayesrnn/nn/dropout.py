@@ -1,4 +1,4 @@
-"""Where a network drops units, and how to let it drop them outside of training."""
+"""Which layers drop units, and how to turn that on in evaluation mode."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -19,8 +19,8 @@ def dropout_layers(module: nn.Module) -> list[nn.Module]:
 
 
 @contextmanager
-def modes_kept(module: nn.Module) -> Iterator[None]:
-    """After the block every layer is in the mode, training or evaluation, in which it was."""
+def modes_restored(module: nn.Module) -> Iterator[None]:
+    """Restore the mode of every layer, training or evaluation, after the block."""
     modes = {layer: layer.training for layer in module.modules()}
     try:
         yield
@@ -31,12 +31,12 @@ def modes_kept(module: nn.Module) -> Iterator[None]:
 
 @contextmanager
 def dropping(module: nn.Module) -> Iterator[None]:
-    """Inside the block dropout is on and everything else as in evaluation.
+    """Inside the block dropout is on and everything else is in evaluation mode.
 
-    Batch normalisation, for one, would else learn from what is predicted. Afterwards every layer
-    is in the mode in which it was.
+    In training mode, batch normalisation would update its statistics. Afterwards every layer is in
+    the mode in which it was.
     """
-    with modes_kept(module):
+    with modes_restored(module):
         for layer in module.modules():
             # In evaluation mode torch's transformer layers take a shortcut past their dropout.
             layer.training = _rate(layer) > 0 or isinstance(layer, nn.TransformerEncoderLayer)

@@ -1,4 +1,4 @@
-"""Random factors on units: how they are distributed, and over what one of them is shared."""
+"""Layers with random masks, and the distribution of the masks."""
 
 import math
 from abc import ABC, abstractmethod
@@ -28,7 +28,7 @@ def draw_mask(shape: tuple[int, ...], rate: float, noise: MaskNoise, like: Tenso
 
 @dataclass(frozen=True)
 class MaskStyle:
-    """What masks of a recurrent network are like.
+    """The kind of masks of a recurrent network.
 
     noise: how a factor is distributed.
     every_step: a new mask at each time step, instead of one for the whole sequence.
@@ -58,7 +58,7 @@ class MaskStyle:
 
 
 class MaskedLayer(nn.Module, ABC):
-    """What the layers here have in common: a style of masks, and rates at which they act."""
+    """What the layers here have in common: a style of masks, and their rates."""
 
     style: MaskStyle
 

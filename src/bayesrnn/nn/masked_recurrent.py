@@ -1,4 +1,4 @@
-"""Recurrent layers of torch with masks on what flows into their gates."""
+"""Recurrent layers of torch with masks on the inputs of their gates."""
 
 from typing import Any, ClassVar
 

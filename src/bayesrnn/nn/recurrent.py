@@ -1,4 +1,4 @@
-"""What networks that read words one after the other have in common."""
+"""What the recurrent networks of all tasks have in common."""
 
 import math
 
@@ -18,7 +18,7 @@ CELLS: dict[str, type[nn.LSTM] | type[nn.GRU] | type[nn.RNN]] = {
 
 
 def recurrent_layers(cell: str, hidden: int, layers: int) -> nn.RNNBase:
-    """Recurrent layers by name, as wide inside as what they read."""
+    """Recurrent layers by name, of the same width as their inputs."""
     if cell not in CELLS:
         raise ConfigError(f"cell is {cell!r}; there are: {', '.join(CELLS)}")
     made = CELLS[cell](hidden, hidden, layers)

@@ -1,9 +1,9 @@
-"""A recurrent layer read step by step, with masks on what flows from one step to the next.
+"""A recurrent layer unrolled step by step, with masks on its recurrent connections.
 
-torch's fused layers take no mask on the recurrent connections. Here one loop over time serves all
-cells, and only what needs the step before is done inside it: the product with the recurrent
-weights and a few operations on the gates. Products with the inputs are made before it, the slopes
-of the gates before the backward loop, the gradients of the weights after it, for all steps at once.
+torch's fused layers take no mask there. Here one loop over time serves all cells, and only what
+needs the step before is inside it: the product with the recurrent weights and a few operations on
+the gates. Products with the inputs are computed before it, the derivatives of the gates before the
+backward loop, the gradients of the weights after it, for all steps at once.
 """
 
 from typing import Any
@@ -31,8 +31,8 @@ def unrolled(
 ) -> tuple[Tensor, CellState]:
     """One layer: outputs [time, batch, hidden] and the last state from inputs [time, batch, in].
 
-    input_mask, recurrent_mask: factors on the inputs and on the states where they flow into the
-        gates (not on the state that a GRU also hands on past its gates). One for all gates is
+    input_mask, recurrent_mask: factors on the inputs and on the states that go into the gates (not
+        on the state that a GRU also passes on directly). One for all gates is
         [time, batch, ...], one for each is [time, gates, batch, ...]; with a time axis of 1 it is
         the same at every step.
     """
@@ -42,7 +42,7 @@ def unrolled(
     gate_axis = 1 if untied else 2
     extra = None
     if isinstance(cell, GRU):
-        # The reset gate multiplies what flows into the third gate from the state alone.
+        # The reset gate multiplies the contribution of the state to the third gate, and no other.
         r, z, extra = into_gates.unbind(gate_axis)
         into_gates = torch.stack([r, z, torch.zeros_like(extra)], gate_axis)
     if b_hh is not None:
@@ -57,7 +57,7 @@ def unrolled(
 def _products(
     cell: Cell, x: Tensor, weight: Tensor, bias: Tensor | None, mask: Tensor | None, untied: bool
 ) -> Tensor:
-    """What flows into the gates from the inputs: [time, batch, gates, hidden].
+    """The contribution of the inputs to the gates: [time, batch, gates, hidden].
 
     Where gates have masks of their own: [time, gates, batch, hidden].
     """
@@ -96,11 +96,11 @@ class _Unrolled(torch.autograd.Function):
             gates.unbind(1 if untied else 2),
             outputs,
             torch.empty_like(outputs) if cell.has_inner else None,
-            torch.empty_like(outputs) if cell.keeps else None,
+            torch.empty_like(outputs) if cell.saves else None,
             extra,
         )
         masks = None if mask is None else mask.expand(steps, *mask.shape[1:])
-        # The states as they flow into the gates.
+        # The masked states.
         sources = None if masks is None else torch.empty_like(masks, memory_format=_CONTIGUOUS)
         matrix = _by_gate(weight, cell).transpose(1, 2) if untied else weight.t()
         before = CellState(h0, c0)
@@ -117,18 +117,18 @@ class _Unrolled(torch.autograd.Function):
             before = CellState(outputs[time], None if trace.inner is None else trace.inner[time])
         ctx.cell, ctx.untied = cell, untied
         ctx.save_for_backward(
-            gates, outputs, trace.inner, trace.kept, masks, sources, weight, h0, c0
+            gates, outputs, trace.inner, trace.saved, masks, sources, weight, h0, c0
         )
         return outputs, None if before.c is None else before.c.clone()
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, d_outputs: Tensor, d_last: Tensor | None) -> tuple[Any, ...]:
-        """The gradients of the loss by all that is one."""
+        """The gradients by all arguments that are tensors, but for the mask."""
         cell, untied = ctx.cell, ctx.untied
-        gates, outputs, inner, kept, masks, sources, weight, h0, c0 = ctx.saved_tensors
+        gates, outputs, inner, saved, masks, sources, weight, h0, c0 = ctx.saved_tensors
         gate_axis = 1 if untied else 2
-        trace = Trace(gates.unbind(gate_axis), outputs, inner, kept, None)
+        trace = Trace(gates.unbind(gate_axis), outputs, inner, saved, None)
         before = CellState(_shifted(h0, outputs), None if inner is None else _shifted(c0, inner))
         d_gates = torch.empty_like(gates)
         slopes = d_gates.unbind(gate_axis)
@@ -171,5 +171,5 @@ def _by_gate(weight: Tensor, cell: Cell) -> Tensor:
 
 
 def _shifted(first: Tensor, states: Tensor) -> Tensor:
-    """The states before all steps."""
+    """The states before each step."""
     return torch.cat([first[None], states[:-1]])

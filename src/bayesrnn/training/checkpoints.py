@@ -100,7 +100,7 @@ class CheckpointStore:
         return self._load(which, with_state=True)
 
     def load_model(self, which: str = "last") -> Checkpoint:
-        """Like `load`, without state.safetensors: `None` stands for each tensor of the state."""
+        """Like `load`, without state.safetensors: each tensor of the state is `None`."""
         return self._load(which, with_state=False)
 
     def clean(self) -> None:
@@ -158,7 +158,7 @@ class CheckpointStore:
         """Remove all but `last`, the one before it and the best.
 
         Steps after `last` go too: the run went back to an earlier step and left them behind.
-        While the pointer to the best is damaged, any step may be the best and all are kept.
+        While the pointer to the best is damaged, any step may be the best and none is removed.
         """
         steps = self.steps()
         keep = {last, *[step for step in steps if step < last][-1:]}
@@ -169,7 +169,7 @@ class CheckpointStore:
                 return
         for step in steps:
             if step not in keep:
-                # Out of the way in one move first: a half-removed folder must not look like a step.
+                # Renamed first: a half-removed folder must not look like a checkpoint.
                 removed = self.folder / f".removed-{step}"
                 if removed.exists():
                     shutil.rmtree(removed)
@@ -254,7 +254,7 @@ def _tensor_bytes(tensors: Mapping[str, Tensor]) -> bytes:
 
 
 def _manifest_bytes(content: JSON) -> bytes:
-    """The one way to write a manifest, so that every changed byte can be found."""
+    """The canonical bytes of a manifest, so that every changed byte is detected."""
     checksum = hashlib.sha256(_canonical(content)).hexdigest()
     return _canonical({"content": content, "checksum": checksum}) + b"\n"
 

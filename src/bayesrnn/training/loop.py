@@ -33,7 +33,7 @@ LINE_SECONDS = 60
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """What the loop itself needs to know; the epochs and the schedule are those of one round.
+    """Settings of the loop; the epochs and the schedule are those of one round.
 
     unit: what is counted, in the singular: a word, an image.
     measure: the metric of `Problem.validate` that is lowest in the best epoch.
@@ -51,7 +51,7 @@ class LoopSettings:
 
 @dataclass
 class Position:
-    """Where training is, and the sums behind the metrics that it shows."""
+    """The position in training, and the sums behind the metrics that it shows."""
 
     epoch: int = 0
     minibatch: int = 0
@@ -59,7 +59,7 @@ class Position:
     state: Any = None
     epoch_nll: float = 0.0
     best: float | None = None
-    #: The step of the best epoch, and how many networks the method had kept by then.
+    #: The step of the best epoch, and how many networks the method had by then.
     best_step: int | None = None
     best_kept: int = 0
 
@@ -188,7 +188,7 @@ class Trainer:
         return StepMetrics(shown, loss.terms, norms[loss.group], length)
 
     def _update(self, loss: MinibatchLoss) -> list[float]:
-        """Backward, clip, step; gives the norms that clipping went by, one for each group.
+        """Backward, clip, step; gives the norms before clipping, one for each group.
 
         Where the first minibatches are charged nearly all of an epoch's KL, its gradient is not
         clipped: an epoch would charge far less of it than it says. The likelihood's still is.
@@ -222,8 +222,8 @@ class Trainer:
     def _finish_epoch(self) -> None:
         position, measure = self.position, self.settings.measure
         nll = position.epoch_nll / self.predictions
-        train, valid = self.problem.figures(nll), self.problem.validate()
-        # More kept networks are better, whatever the metric of the one that stands for them.
+        train, valid = self.problem.loss_metrics(nll), self.problem.validate()
+        # More networks to average are better, whatever the metric of a single one.
         kept = self.method.kept(self.net)
         best = position.best is None or kept > position.best_kept or valid[measure] < position.best
         if best:
@@ -293,7 +293,7 @@ class Trainer:
         unit, items = self.settings.unit, steps * self.items_per_batch
         self._log(
             "train",
-            **self.problem.figures(metrics.nll / metrics.length),
+            **self.problem.loss_metrics(metrics.nll / metrics.length),
             gradient_norm=metrics.norm,
             lr=self.lr,
             **{f"{unit}s_per_second": round(items / max(seconds, 1e-9))},
@@ -319,7 +319,7 @@ class Trainer:
             f" {name.replace('_per_', '/').replace('_', ' ')} {value:.2f}"
             for name, value in self._per_item(metrics.terms).items()
         )
-        means = _shown(self.problem.figures(self.position.epoch_nll / self.predictions))
+        means = _shown(self.problem.loss_metrics(self.position.epoch_nll / self.predictions))
         epoch = f"epoch {self.position.epoch + 1}/{self.epochs}"
         return f"{epoch} {means}{others} gradient {metrics.norm:.1f}"
 

@@ -1,4 +1,4 @@
-"""The optimiser by name, the learning-rate schedule, and gradient clipping."""
+"""The optimiser by name, the learning-rate schedule, gradient clipping, and the KL's weight."""
 
 import inspect
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -16,7 +16,7 @@ from bayesrnn.methods.base import KLScale
 #: torch optimisers that cannot take a plain step on dense gradients of any shape.
 _UNUSABLE = ("LBFGS", "Muon", "SparseAdam")
 
-#: What torch's optimisers call a pull towards 0; `lambd` is that of ASGD.
+#: What torch's optimisers call their decay; `lambd` is that of ASGD.
 _DECAYS = ("weight_decay", "lambd")
 
 
@@ -185,11 +185,11 @@ def kl_weight(weighting: str, number: int, count: int) -> float:
     """
     if weighting == "uniform":
         return 1 / count
-    # Divided by 2^M above and below, which for hundreds of minibatches is no number any more.
+    # Numerator and denominator are divided by 2^M, which overflows for a thousand minibatches.
     return float(2.0 ** -(number + 1) / (1 - 2.0**-count))
 
 
 def minibatch_kl_scale(weighting: str, number: int, count: int, sequences: int) -> KLScale:
-    """What minibatch `number` of `count`, whose loss is the mean over `sequences`, is charged."""
+    """The factors on the KL in minibatch `number` of `count`, its loss a mean over sequences."""
     weight = kl_weight(weighting, number, count)
     return KLScale(epoch=weight / sequences, minibatch=1 / sequences)

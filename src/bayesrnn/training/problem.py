@@ -15,7 +15,7 @@ class Minibatches(Protocol):
 
     @property
     def steps(self) -> int:
-        """How many of what is counted (`LoopSettings.unit`) each of them is."""
+        """How many units (`LoopSettings.unit`) each sequence of a minibatch counts as."""
         ...
 
     def __len__(self) -> int: ...
@@ -30,7 +30,7 @@ class Minibatches(Protocol):
 
 
 class Problem(Protocol):
-    """What is learnt: the data, the loss, and the metrics that tell how well it went."""
+    """What is learnt: the data, the loss and the metrics."""
 
     def minibatches(self, epoch: int) -> Minibatches:
         """The minibatches of an epoch, counted from 0; every epoch has as many."""
@@ -40,8 +40,8 @@ class Problem(Protocol):
         """The loss of a minibatch from a carried state: summed over time, mean over sequences."""
         ...
 
-    def figures(self, nll: float) -> dict[str, float]:
-        """The mean loss of a prediction as the metrics that the field reads."""
+    def loss_metrics(self, nll: float) -> dict[str, float]:
+        """The mean loss of a prediction as metrics, such as the perplexity."""
         ...
 
     def validate(self) -> dict[str, float]:

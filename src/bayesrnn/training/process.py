@@ -49,12 +49,11 @@ _M_TRIM_THRESHOLD, _M_MMAP_MAX = -1, -4
 
 
 def keep_freed_memory() -> None:
-    """Ask the C library not to give large blocks back to the system, and torch for large pages.
+    """Make the C library keep freed memory for reuse, and torch use large pages.
 
     Each training step needs the same large tensors again. By default glibc returns each to the
-    system and gets it back page by page, which costs as much as the arithmetic on it. For the
-    whole process, so it is for programs to call, not for the library; elsewhere than glibc it does
-    nothing.
+    system and gets it back page by page, which costs as much as the arithmetic on it. This is
+    for the whole process, so programs call it, not the library; without glibc it does nothing.
     """
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # read by torch at its first large tensor
     try:
@@ -69,9 +68,9 @@ def keep_freed_memory() -> None:
 def denormals_flushed() -> Iterator[None]:
     """Flush denormals to zero inside the block, in the calling thread, where the processor can.
 
-    A gradient that enters at the last of some hundred steps fades on the way to the first. Between
-    1e-38 and 1e-45 a processor works on it many times slower, for digits that no weight can feel:
-    the backward pass of an LSTM of 165 steps takes half as long without.
+    A gradient vanishes over some hundred steps of backpropagation. Between 1e-38 and 1e-45 a
+    processor is many times slower, for digits that change no weight: without denormals the backward
+    pass of an LSTM of 165 steps takes half as long.
     """
     smallest = torch.full((1,), 1e-40)
     already = not bool(smallest + smallest)

@@ -28,7 +28,7 @@ class RunDirectory:
         self.metrics = MetricsLog(path / "metrics.jsonl")
 
     def create(self) -> None:
-        """Make the folder, or find that it is there and can be written to."""
+        """Make the folder if it is not there; it has to be writable."""
         try:
             if not self.path.is_dir():
                 self.path.mkdir(parents=True, exist_ok=True)
@@ -63,11 +63,11 @@ class RunDirectory:
             os.close(descriptor)
 
     def write_config(self, toml_text: str) -> None:
-        """Keep the settings of the run."""
+        """Write the settings of the run."""
         self.write_text("config.toml", toml_text)
 
     def has_config(self) -> bool:
-        """Whether the settings of a run were kept here."""
+        """Whether the settings of a run are here."""
         return (self.path / "config.toml").is_file()
 
     def read_config(self) -> str:
@@ -75,7 +75,7 @@ class RunDirectory:
         return self.read_text("config.toml")
 
     def write_text(self, name: str, text: str) -> None:
-        """Keep a text file in the run's folder."""
+        """Write a text file into the run's folder."""
         write_durably(self.path / name, text.encode())
 
     def read_text(self, name: str) -> str:
@@ -94,7 +94,7 @@ class RunDirectory:
             raise RunError(f"{path} is damaged: it is not UTF-8 text") from None
 
     def write_result(self, name: str, result: Mapping[str, Any]) -> Path:
-        """Keep what an evaluation found as `results/<name>.json`; gives the file's path."""
+        """Write what an evaluation found to `results/<name>.json`; gives the file's path."""
         if not _RESULT_NAME.fullmatch(name):
             raise RunError(
                 f"a result cannot be called {name!r}: use letters, digits, dots, dashes and "
@@ -114,7 +114,7 @@ class RunDirectory:
 class MetricsLog:
     """Records as lines of JSON, in the order in which they were made.
 
-    A number that is not finite is written as null: JSON has no word for it.
+    A number that is not finite is written as null: JSON has none.
     """
 
     def __init__(self, path: Path) -> None:

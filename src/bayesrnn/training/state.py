@@ -1,7 +1,7 @@
 """Nested Python state as named tensors and a JSON value, and back, without pickle.
 
 In the JSON value, `null`, booleans, integers, finite floats, strings and lists stand for
-themselves. Everything else is an object with one key that tells its kind:
+themselves. Everything else is an object with one key, its kind:
 
     {"dict": [[key, value], ...]}    keys are strings or integers, and keep their order
     {"tuple": [value, ...]}

@@ -23,7 +23,7 @@ class AverageProbabilities:
         self.aleatoric = torch.empty(0)
 
     def add(self, logits: Tensor) -> None:
-        """Take in the logits of one more network."""
+        """Add the logits of one more network."""
         logits = logits.detach()
         if logits.dtype in (torch.half, torch.bfloat16):
             logits = logits.float()
@@ -42,8 +42,8 @@ class AverageProbabilities:
     def total(self) -> Tensor:
         """The entropy of the mean, in nats.
 
-        It is never below the mean of the entropies, and equal to it where all networks agree; what
-        rounding would make of a difference as small as itself is taken for none.
+        It is never below the mean of the entropies, and equal to it where all networks agree. A
+        difference as small as rounding errors is taken for none.
         """
         if self.samples == 1:
             return self.aleatoric.clone()
@@ -65,7 +65,7 @@ def _average(logits: Tensor, share: float, mean: Tensor, aleatoric: Tensor) -> N
 
 
 class RunningMoments:
-    """Mean and variance of tensors that come one by one."""
+    """Running mean and variance of tensors."""
 
     def __init__(self) -> None:
         self.count = 0
@@ -73,7 +73,7 @@ class RunningMoments:
         self._squares = torch.empty(0)
 
     def add(self, value: Tensor) -> None:
-        """Take in one more, by Welford's update: sums of squares would lose small variances."""
+        """Add one more, by Welford's update: sums of squares would lose small variances."""
         if not self.count:
             self.mean, self._squares = torch.zeros_like(value), torch.zeros_like(value)
         _require_same(value, self.mean)

@@ -1,4 +1,4 @@
-"""The bootstrap (Efron 1979): how far metrics move when the examples are drawn anew."""
+"""The bootstrap (Efron 1979): how far metrics move when the examples are resampled."""
 
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
@@ -22,11 +22,11 @@ def resampled(
     resamples: int,
     at_once: int,
 ) -> Tensor:
-    """The metrics [resamples, metrics] of examples drawn anew with replacement.
+    """The metrics [resamples, metrics] of examples resampled with replacement.
 
-    sizes: of each set of examples, which is drawn from itself.
-    metrics: takes the places drawn from each set, [n, size], and gives [n, metrics].
-    at_once: how many resamples are drawn and measured together, for the sake of memory.
+    sizes: of each set of examples; each set is resampled by itself.
+    metrics: from the indices drawn from each set, [n, size], to [n, metrics].
+    at_once: how many resamples are computed together, to limit memory.
     """
     parts = []
     for start in range(0, resamples, at_once):
@@ -37,7 +37,7 @@ def resampled(
 
 
 def counts(places: Tensor, size: int) -> Tensor:
-    """How often each of `size` places comes in each row of `places` [n, drawn]: int64 [n, size]."""
+    """How often each of `size` indices occurs in each row of `places` [n, drawn]: [n, size]."""
     found = torch.zeros(len(places), size, dtype=torch.long)
     return found.scatter_add_(1, places, torch.ones_like(places))
 

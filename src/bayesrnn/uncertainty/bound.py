@@ -12,7 +12,7 @@ from torch.nn import functional as F
 from bayesrnn.methods.base import Bounded, Network, Objective, Outcome
 from bayesrnn.uncertainty.likelihood import Likelihood
 
-#: From the carried state to the summed loss of a minibatch, and how many predictions it has.
+#: A function from the carried state to the summed loss of a minibatch; its predictions.
 SummedMinibatch = tuple[Callable[[Any], Objective], int]
 
 
@@ -40,7 +40,7 @@ def likelihood_bound(
     given those before it, whose targets are known by then.
 
     The standard error is from how much the part that was drawn differs between minibatches. They
-    differ anyhow, so it is rather too large than too small.
+    differ anyway, so it is an overestimate rather than an underestimate.
     """
     state: Any = None
     nll = kl = 0.0

@@ -1,4 +1,4 @@
-"""Whether answers are right as often as their confidence says."""
+"""Calibration: whether answers are right as often as their confidence says."""
 
 from dataclasses import dataclass
 from itertools import pairwise

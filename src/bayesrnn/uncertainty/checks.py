@@ -1,4 +1,4 @@
-"""What every metric over examples asks of its values."""
+"""The check that metrics over examples share."""
 
 from torch import Tensor
 
@@ -6,7 +6,7 @@ from bayesrnn.errors import ConfigError, CorpusError
 
 
 def per_example(infinite: bool = False, **values: Tensor) -> list[Tensor]:
-    """The values as float64 on the CPU, when each is [examples] and none is NaN (or infinite)."""
+    """The values as float64 on the CPU; each has to be [examples], none NaN (or infinite)."""
     shapes = {name: list(of.shape) for name, of in values.items()}
     if any(len(shape) != 1 or shape != shapes[next(iter(shapes))] for shape in shapes.values()):
         said = " and ".join(f"{name} has the shape {shape}" for name, shape in shapes.items())

@@ -1,4 +1,4 @@
-"""How well a score tells one text from another."""
+"""Detection of shifted data by a score: AUROC, AUPR and FPR95 with bootstrap intervals."""
 
 from dataclasses import dataclass
 
@@ -9,13 +9,13 @@ from bayesrnn.errors import ConfigError
 from bayesrnn.uncertainty.bootstrap import Interval, counts, intervals, resampled
 from bayesrnn.uncertainty.checks import per_example
 
-# Resamples are worked through in slices of about so many numbers: small enough for the cache.
+# Numbers in a slice of resamples that is worked on at a time: small enough for the cache.
 SLICE = 2**15
 
 
 @dataclass(frozen=True)
 class Detection:
-    """How well a score tells `shifted` (the positives: higher scores expected) from `regular`.
+    """How well a score detects `shifted` (the positives: higher scores expected) among `regular`.
 
     auroc: chance that a shifted window scores higher than a regular one; a tie counts half.
     aupr: average precision, sum_k (R_k - R_{k-1}) P_k over thresholds with recall R, precision P.
@@ -38,7 +38,7 @@ def window_means(values: Tensor, window: int) -> Tensor:
 
 
 def require_window(words: int, window: int, name: str = "the text") -> None:
-    """Refuse a window that a text of so many words cannot fill."""
+    """Refuse a window that is longer than a text of `words` words."""
     if window > words:
         raise ConfigError(
             f"--window is {window}, but {name} has only {words} words to foresee; give a smaller "

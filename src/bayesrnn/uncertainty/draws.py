@@ -1,4 +1,4 @@
-"""Draws of a network that can be read in turn, chunk by chunk, without keeping their weights."""
+"""Draws of a network that can be run in turn, chunk by chunk, without storing their weights."""
 
 from collections.abc import Iterator
 from typing import Any
@@ -14,11 +14,11 @@ from bayesrnn.methods.base import Method, Network
 class Draws:
     """`samples` networks drawn by a method; each is drawn again whenever it is asked for.
 
-    So a long text can be read by all of them chunk after chunk, while only one set of weights is
-    in memory: a draw is kept as its seed. `draws[3]` always has the same weights; a method that
-    draws new masks as it reads starts the same masks anew at each call, whatever they then fall on.
+    So all of them can process a long text chunk after chunk, while only one set of weights is in
+    memory: a draw is stored as its seed. `draws[3]` always has the same weights; a method that
+    draws new masks at every step restarts the same sequence of masks at each call.
 
-    Where a method keeps several networks, the draws go through them in turn, in random order.
+    Where a method has several networks, the draws go through them in turn, in random order.
     """
 
     def __init__(
@@ -42,7 +42,7 @@ class Draws:
         return len(self._seeds)
 
     def differing(self, samples: int) -> int:
-        """How many networks have to be read for the first `samples` draws; 0: the mean alone."""
+        """How many networks have to run for the first `samples` draws; 0: the mean alone."""
         return _differing(self._method, self._members, samples)
 
     @torch.no_grad()
@@ -54,7 +54,7 @@ class Draws:
         return self._method.mean(self._net)
 
     def networks(self) -> Iterator[Network]:
-        """Every network that has to be read for all draws; the mean, if there are none."""
+        """Every network that has to run for all draws; the mean, if there are none."""
         different = self.differing(len(self))
         return map(self.__getitem__, range(different)) if different else iter([self.mean()])
 

@@ -1,4 +1,4 @@
-"""How probable a method finds a text: negative log-likelihood and perplexity."""
+"""Negative log-likelihood and perplexity."""
 
 import math
 from dataclasses import dataclass

@@ -1,4 +1,4 @@
-"""How far predicted numbers are from the truth, and how honest their intervals are."""
+"""Metrics of predicted numbers and of predicted classes, calibration included."""
 
 import math
 from collections.abc import Callable
@@ -22,15 +22,15 @@ _WIDTH_OF = 0.9
 
 
 @dataclass(frozen=True)
-class NumberFigures:
-    """Figures over `examples` predicted numbers, in their own unit.
+class RegressionMetrics:
+    """Metrics over `examples` predicted numbers, in their own unit.
 
     rmse: root of the mean squared error of the predicted mean.
     mae: its mean absolute error.
     nll: mean negative logarithm of the predicted density at the truth.
-    coverage: the share of truths inside each of the central `INTERVALS`. An honest prediction has
-        as much in an interval as it says.
-    width: the mean width of the 90% interval; of honest ones, the narrower is the better.
+    coverage: the share of truths inside each of the central `INTERVALS`. If the prediction is
+        calibrated, it is the probability of the interval.
+    width: the mean width of the 90% interval; of calibrated ones, the narrower is the better.
     """
 
     rmse: float
@@ -41,8 +41,8 @@ class NumberFigures:
     examples: int
 
 
-def number_figures(prediction: RegressionPrediction, truths: Tensor) -> NumberFigures:
-    """The figures of predicted distributions for `truths`, both [examples]."""
+def regression_metrics(prediction: RegressionPrediction, truths: Tensor) -> RegressionMetrics:
+    """The metrics of predicted distributions for `truths`, both [examples]."""
     if truths.dim() != 1 or prediction.mean.shape != truths.shape:
         raise ConfigError(
             f"predictions have the shape {list(prediction.mean.shape)} and truths "
@@ -56,7 +56,7 @@ def number_figures(prediction: RegressionPrediction, truths: Tensor) -> NumberFi
         low, high = prediction.interval(share)
         coverage.append(((low <= truths) & (truths <= high)).double().mean().item())
     low, high = prediction.interval(_WIDTH_OF)
-    return NumberFigures(
+    return RegressionMetrics(
         rmse=errors.square().mean().sqrt().item(),
         mae=errors.abs().mean().item(),
         nll=-prediction.log_density(truths).mean().item(),
@@ -68,7 +68,7 @@ def number_figures(prediction: RegressionPrediction, truths: Tensor) -> NumberFi
 
 @dataclass(frozen=True)
 class Classification:
-    """Figures over `examples` answers; for all four, less is better.
+    """Metrics over `examples` answers; for all four, less is better.
 
     error: share of wrong answers.
     nll: mean negative log-likelihood of the label, in nats.
@@ -93,7 +93,7 @@ def classification(
     generator: torch.Generator | None = None,
     advance: Callable[[int], object] | None = None,
 ) -> Classification:
-    """The figures of the mean network (`samples` = 0) or of probabilities averaged over draws.
+    """The metrics of the mean network (`samples` = 0) or of probabilities averaged over draws.
 
     The nll is -log (1/S) sum_s p_s(label), summed in log space: it stays finite where p_s itself
     is too small for a float. Memory does not grow with the number of draws.
@@ -107,7 +107,7 @@ def classification(
 
 
 def score_probabilities(probabilities: Tensor, labels: Tensor) -> Classification:
-    """The figures of given probabilities [examples, classes]."""
+    """The metrics of given probabilities [examples, classes]."""
     probabilities = probabilities.detach().cpu().double()
     return _scores(probabilities, probabilities.log(), labels)
 
@@ -121,7 +121,7 @@ def calibration_error(probabilities: Tensor, labels: Tensor, bins: int = 15) -> 
     """
     labels = _checked(probabilities, labels)
     confidence, answers = probabilities.detach().cpu().double().max(-1)
-    if confidence.isnan().any():  # like the other figures of a network that has diverged
+    if confidence.isnan().any():  # like the other metrics of a network that has diverged
         return math.nan
     return reliability(confidence, answers == labels, bins).error
 
@@ -135,7 +135,7 @@ def class_log_probabilities(
 ) -> Tensor:
     """The log-softmax of the network's logits, float64 [examples, classes], `batch` at a time.
 
-    `advance` is told how many images are done, for a progress bar.
+    `advance` is called with the number of images done, for a progress bar.
     """
     if batch < 1:
         raise ConfigError(f"batch is {batch}; it has to be 1 or more")

@@ -12,7 +12,7 @@ from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.noise import draw_seed
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Network
-from bayesrnn.nn.dropout import dropout_layers, dropping, modes_kept
+from bayesrnn.nn.dropout import dropout_layers, dropping, modes_restored
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams
 from bayesrnn.uncertainty.average import AverageProbabilities
@@ -21,7 +21,7 @@ from bayesrnn.uncertainty.regression import AverageNumbers, Regression, Regressi
 
 @dataclass(frozen=True)
 class Prediction:
-    """Class probabilities averaged over draws, and how unsure they are, in nats.
+    """Class probabilities averaged over draws, with their uncertainty in nats.
 
     total = H[mean p] splits into aleatoric = mean H[p], the noise of the data itself, and
     epistemic = total - aleatoric, the mutual information between the prediction and the weights:
@@ -67,13 +67,13 @@ def predict(
 
     The network is a `Bayesian`, or any module with dropout layers, which are then left on (Gal &
     Ghahramani 2016); dropout that is a function call inside a module cannot be seen and is off. The
-    network's output, or the first of its outputs, has to be a tensor:
-    of logits with the classes on the last axis or, with `head=Regression(...)`, of numbers.
+    network's output, or the first of its outputs, has to be a tensor: of logits with the classes on
+    the last axis or, with `head=Regression(...)`, of numbers.
 
-    Only the averages are kept, so memory does not grow with the number of draws (for regression:
-    from 128 draws on, which quantiles are made of). Draws of a
-    `Bayesian` come in pairs, +noise and -noise: each follows the posterior exactly, and the noise
-    is made once for both. Every layer is left in the mode in which it was.
+    Only the averages are stored, so memory does not grow with the number of draws (for regression:
+    from 128 draws on, which quantiles are made of). Draws of a `Bayesian` come in pairs, +noise and
+    -noise: each follows the posterior exactly, and the noise is made once for both. Every layer is
+    left in the mode in which it was.
     """
     if not isinstance(samples, int) or samples < 1:
         raise ConfigError(f"samples is {samples}; it has to be a whole number, 1 or more")
@@ -95,7 +95,7 @@ def _drawn(
 ) -> Iterator[Iterator[Network]]:
     """`samples` networks, one after the other."""
     if isinstance(net, Bayesian):
-        with modes_kept(net):
+        with modes_restored(net):
             net.eval()
             yield _posterior_draws(net, samples, generator)
     elif any(isinstance(layer, Bayesian) for layer in net.modules()):

@@ -16,7 +16,7 @@ _COMPONENTS = 64
 
 @dataclass(frozen=True)
 class Regression:
-    """How the output of a network is read as a number with noise around it.
+    """How the output of a network is taken as a number with noise around it.
 
     noise: the standard deviation of the data around the network's output, where it is known (such
         as the root of the validation error). With 0, only what the draws disagree on is uncertain.
@@ -51,7 +51,7 @@ class Regression:
 
 @dataclass(frozen=True)
 class RegressionPrediction:
-    """Numbers predicted by draws, and how unsure they are, as variances.
+    """Numbers predicted by draws, with their uncertainty as variances.
 
     total = aleatoric + epistemic: the mean variance within draws, which is the noise of the data
     itself, and the variance of the means between draws, which more data could reduce.
@@ -99,14 +99,14 @@ class AverageNumbers:
         self._mixture = _Mixture()
 
     def add(self, output: Tensor) -> None:
-        """Take in the output of one more network."""
+        """Add the output of one more network."""
         mean, variance = self._head.read(output.detach())
         self._means.add(mean)
         self._variances.add(variance)
         self._mixture.add(mean, variance)
 
     def prediction(self) -> RegressionPrediction:
-        """What the draws so far say."""
+        """The prediction of the draws so far."""
         means, variances = self._means, self._variances
         return RegressionPrediction(means.mean, variances.mean, means.variance(), self._mixture)
 

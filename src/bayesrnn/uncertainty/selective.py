@@ -1,4 +1,4 @@
-"""What is gained by withholding doubtful answers."""
+"""Selective prediction: what is gained by withholding uncertain answers."""
 
 from dataclasses import dataclass
 
@@ -11,11 +11,11 @@ from bayesrnn.uncertainty.checks import per_example
 
 @dataclass(frozen=True)
 class RiskCoverage:
-    """The mean loss of the answers that are kept when the most doubtful ones are withheld.
+    """The mean loss of the answers that are given when the most uncertain ones are withheld.
 
-    coverage: share of answers kept, rising; the last is 1.
-    risk: mean loss of those that are kept.
-    area: mean of the risk over every number of kept answers, not only over the coverages listed
+    coverage: share of answers given, rising; the last is 1.
+    risk: mean loss of those that are given.
+    area: mean of the risk over every number of answers given, not only over the coverages listed
         here (AURC, Geifman & El-Yaniv 2017); less is better.
     """
 
@@ -24,17 +24,17 @@ class RiskCoverage:
     area: float
 
 
-def risk_coverage(doubt: Tensor, loss: Tensor, points: int = 100) -> RiskCoverage:
-    """Risk for rising coverage; the answers with the highest `doubt` are withheld first.
+def risk_coverage(uncertainty: Tensor, loss: Tensor, points: int = 100) -> RiskCoverage:
+    """Risk for rising coverage; the most uncertain answers are withheld first.
 
-    `doubt` and `loss` are [answers]; a loss is 0 or 1 for right and wrong, or any other number.
-    The curve has at most `points` coverages, evenly spaced. Among answers of equal doubt, the
-    figures are the means over all orders: each counts with the mean loss of them all.
+    `uncertainty` and `loss` are [answers]; a loss is 0 or 1 for right and wrong, or any other
+    number. The curve has at most `points` coverages, evenly spaced. Among equally uncertain
+    answers, the risk is the mean over all orders: each counts with the mean loss of them all.
     """
-    doubt, loss = per_example(doubt=doubt, loss=loss)
-    kept = mean_over_ties(doubt, loss)[doubt.argsort()]
-    total = len(kept)
-    risk = kept.cumsum(0) / torch.arange(1, total + 1)
+    uncertainty, loss = per_example(uncertainty=uncertainty, loss=loss)
+    ordered = mean_over_ties(uncertainty, loss)[uncertainty.argsort()]
+    total = len(ordered)
+    risk = ordered.cumsum(0) / torch.arange(1, total + 1)
     points = min(points, total)
     counts = [-(-place * total // points) for place in range(1, points + 1)]  # rounded up
     return RiskCoverage(

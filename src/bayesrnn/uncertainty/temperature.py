@@ -9,7 +9,7 @@ from torch import Tensor
 from bayesrnn.errors import CorpusError
 from bayesrnn.uncertainty.average import blocks
 
-#: Temperatures that are looked at: between them, the best one is found by interpolation.
+#: The grid of inverse temperatures; the best one is found between two of them.
 _HOTTEST = 4.0
 _POINTS = 9
 
@@ -17,7 +17,7 @@ _POINTS = 9
 class TemperatureFit:
     """Finds the temperature T under which p ** (1/T), normalised, makes given words most probable.
 
-    Predictions are taken in as they come, so that none has to be kept. With b = 1/T the mean
+    Predictions are added as they come, so that none has to be stored. With b = 1/T the mean
     negative log-likelihood is convex: its slope, E_b[log p] - log p(word), rises with b, and its
     curvature is the variance of log p. Both are summed up for a few values of b, and the zero of
     the slope is found between two of them by cubic interpolation, to 0.3%.
@@ -31,7 +31,7 @@ class TemperatureFit:
         self._words = 0
 
     def add(self, probabilities: Tensor, targets: Tensor) -> None:
-        """Take in predictions [..., classes] and the words [...] that came."""
+        """Add predictions [..., classes] and the words [...] that followed."""
         start, targets = 0, targets.flatten()
         for block in blocks(probabilities):
             words = targets[start : (start := start + len(block))]

@@ -93,8 +93,8 @@ def test_the_loss_is_summed_over_words_and_mean_over_captions(captions):
 
 def test_figures_are_by_word(captions):
     problem = built("plain", captions)[3]
-    assert problem.figures(math.log(7))["perplexity"] == pytest.approx(7)
-    assert problem.figures(1e6)["perplexity"] == math.inf
+    assert problem.loss_metrics(math.log(7))["perplexity"] == pytest.approx(7)
+    assert problem.loss_metrics(1e6)["perplexity"] == math.inf
 
 
 def test_validation_is_by_the_mean_weights(captions):

@@ -6,7 +6,7 @@ from torch.nn import functional as F
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.nn.recurrent import CELLS
-from bayesrnn.tasks.sentiment.model import TextReader
+from bayesrnn.tasks.sentiment.model import TextPredictor
 
 VOCABULARY, HIDDEN = 11, 6
 
@@ -33,7 +33,7 @@ def by_hand(model, words):
 
 @pytest.mark.parametrize("classes", [None, 3])
 def test_the_last_word_of_each_column_counts(classes):
-    model = TextReader(VOCABULARY, HIDDEN, classes=classes).double()
+    model = TextPredictor(VOCABULARY, HIDDEN, classes=classes).double()
     words, lengths = torch.randint(VOCABULARY, (7, 4)), torch.tensor([7, 1, 4, 6])
     outputs = model(words, lengths)
     assert outputs.shape == (4, classes or 2)
@@ -45,7 +45,7 @@ def test_the_last_word_of_each_column_counts(classes):
 @pytest.mark.parametrize("layers", [1, 2])
 @pytest.mark.parametrize("cell", CELLS)
 def test_what_fills_a_column_up_is_not_read(cell, layers):
-    model = TextReader(VOCABULARY, HIDDEN, layers, cell)
+    model = TextPredictor(VOCABULARY, HIDDEN, layers, cell)
     words, lengths = torch.randint(VOCABULARY, (7, 3)), torch.tensor([7, 2, 4])
     other = words.clone()
     other[2:, 1] = (other[2:, 1] + 1) % VOCABULARY
@@ -56,7 +56,7 @@ def test_what_fills_a_column_up_is_not_read(cell, layers):
 
 
 def test_the_noise_is_one_learnt_number():
-    model = TextReader(VOCABULARY, HIDDEN)
+    model = TextPredictor(VOCABULARY, HIDDEN)
     model.initialise(0.1, torch.Generator().manual_seed(0))
     words, lengths = torch.randint(VOCABULARY, (7, 3)), torch.tensor([7, 2, 4])
     assert (model(words, lengths)[:, 1] == 0).all(), "a variance of 1 at the start"
@@ -65,13 +65,13 @@ def test_the_noise_is_one_learnt_number():
     torch.testing.assert_close(model(words, lengths)[:, 1].exp(), torch.full((3,), 0.09))
     model(words, lengths)[:, 1].sum().backward()
     assert model.log_noise.grad == 6
-    assert "log_noise" not in dict(TextReader(VOCABULARY, classes=2).named_parameters())
+    assert "log_noise" not in dict(TextPredictor(VOCABULARY, classes=2).named_parameters())
 
 
 @pytest.mark.parametrize("uniform", [None, 0.1])
 @pytest.mark.parametrize("cell", CELLS)
 def test_initialisation(cell, uniform):
-    model = TextReader(500, 40, 2, cell)
+    model = TextPredictor(500, 40, 2, cell)
     with torch.no_grad():
         model.log_noise.fill_(3.0)
     model.initialise(uniform, torch.Generator().manual_seed(0))
@@ -84,7 +84,7 @@ def test_initialisation(cell, uniform):
 
 def test_outputs_are_dropped_by_text_and_feature():
     """What is dropped has axes of time, texts and features, as in every recurrent network."""
-    model = TextReader(VOCABULARY, HIDDEN)
+    model = TextPredictor(VOCABULARY, HIDDEN)
     seen = []
     model.output_dropout.register_forward_hook(lambda layer, given, out: seen.append(out.shape))
     model(torch.randint(VOCABULARY, (7, 3)), torch.tensor([7, 2, 4]))
@@ -93,6 +93,6 @@ def test_outputs_are_dropped_by_text_and_feature():
 
 def test_mistakes():
     with pytest.raises(ConfigError, match="classes is 1"):
-        TextReader(VOCABULARY, classes=1)
+        TextPredictor(VOCABULARY, classes=1)
     with pytest.raises(ConfigError, match="cell is 'elman'; there are: lstm, gru, rnn"):
-        TextReader(VOCABULARY, cell="elman")
+        TextPredictor(VOCABULARY, cell="elman")

@@ -91,7 +91,7 @@ def test_numbers_are_means_over_segments_in_the_users_unit(segments, draws):
     torch.testing.assert_close(found.segments.mean, single, rtol=1e-6, atol=1e-6)
 
 
-def test_the_mean_network_alone_has_no_epistemic_doubt(segments):
+def test_the_mean_network_alone_has_no_epistemic_uncertainty(segments):
     draws = Draws(Shifted(None, None), FirstWord(), 0, _generator())
     found = predict_numbers(draws, segments, TARGET)
     assert (found.texts.epistemic == 0).all()

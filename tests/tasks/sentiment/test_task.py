@@ -169,7 +169,7 @@ def test_labels_have_no_noise(reviews):
           (reviews.train, reviews.valid, reviews.test)),
     )  # fmt: skip
     found, _, net = problem(labels, "bbb")
-    assert found.figures(0.7) == {"nll": 0.7}
+    assert found.loss_metrics(0.7) == {"nll": 0.7}
     assert net(*labels.train.batch(torch.arange(4))[:2]).shape == (4, 3)
     assert set(found.validate()) >= {"error", "nll", "ece", "segment_error", "train_error"}
 
@@ -184,7 +184,7 @@ def test_the_loss_of_a_minibatch_and_how_it_is_shown(reviews):
     expected = -normal.log_prob(((batch.targets - 3) / 0.5).float()).mean()
     torch.testing.assert_close(loss.detach(), expected)
     # The density of a rating in its own unit is twice that of the standardised one.
-    assert found.figures(1.0)["nll"] == pytest.approx(1 - math.log(2))
+    assert found.loss_metrics(1.0)["nll"] == pytest.approx(1 - math.log(2))
 
 
 def test_validation_is_with_the_mean_weights_on_both_parts(reviews):
@@ -206,7 +206,7 @@ def test_the_error_in_three_classes_is_for_pang_and_lees_ratings(reviews):
     assert found.class_error == (truths != 2).double().mean().item(), "all near 3: class 2"
 
 
-def test_how_figures_read():
+def test_how_metrics_read():
     numbers = {
         "inference": "mean",
         "label": "mean weights",
@@ -229,10 +229,10 @@ def test_how_figures_read():
         inference="bound", label="bound", samples=0, nll=1.5, kl=0.25, segments=7
     )
     assert row_text(bound) == "nll <= 1.5000 a segment, 0.2500 of it KL (7 segments)"
-    told = {"task": "sentiment", "method": "plain", "split": "test", "step": 1, "seed": 1}
-    told |= {"data": "own", "rows": (bound,), "asked": bound}
-    rated = SentimentEvaluation(**told, constant_rmse=0.18171, constant_error=None)
+    common = {"task": "sentiment", "method": "plain", "split": "test", "step": 1, "seed": 1}
+    common |= {"data": "own", "rows": (bound,), "asked": bound}
+    rated = SentimentEvaluation(**common, constant_rmse=0.18171, constant_error=None)
     assert "rmse 0.1817" in notes(rated)[1]
-    labelled = SentimentEvaluation(**told, constant_rmse=None, constant_error=0.25)
+    labelled = SentimentEvaluation(**common, constant_rmse=None, constant_error=0.25)
     constant = notes(labelled)[1]
     assert "most frequent label of the training texts for every text: error 25.00%" in constant

@@ -1,4 +1,4 @@
-"""What the contract of tasks trains: short texts whose rating is told by one word."""
+"""What the contract of tasks trains: short texts whose rating depends on one word."""
 
 
 def arguments(request):

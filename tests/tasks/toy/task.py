@@ -72,7 +72,7 @@ class ToyProblem:
         inputs, targets = batch
         return lambda network: Outcome((network(inputs) - targets).square().mean(), None)
 
-    def figures(self, nll):
+    def loss_metrics(self, nll):
         return {"mse": nll}
 
     def validate(self):

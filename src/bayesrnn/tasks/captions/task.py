@@ -196,7 +196,7 @@ class CaptionProblem:
 
         return objective
 
-    def figures(self, nll: float) -> dict[str, float]:
+    def loss_metrics(self, nll: float) -> dict[str, float]:
         """The perplexity of a word."""
         return {"perplexity": perplexity(nll)}
 

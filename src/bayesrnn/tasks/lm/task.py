@@ -176,7 +176,7 @@ class LanguageModelProblem:
 
         return objective
 
-    def figures(self, nll: float) -> dict[str, float]:
+    def loss_metrics(self, nll: float) -> dict[str, float]:
         """The perplexity."""
         return {"perplexity": Likelihood(nll, tokens=1).perplexity}
 

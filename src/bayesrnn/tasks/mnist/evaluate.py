@@ -1,4 +1,4 @@
-"""How well a classifier tells images apart, and how honest its probabilities are."""
+"""How well a run classifies images, calibration included."""
 
 from dataclasses import asdict, dataclass
 
@@ -27,7 +27,7 @@ from bayesrnn.uncertainty.metrics import classification
 class ImageRow(Row):
     """Metrics over `examples` images; of a bound only the likelihood.
 
-    A network that has seen the labels has no error to speak of.
+    The error of a network that has seen the labels means nothing.
     """
 
     nll: float

@@ -1,4 +1,4 @@
-"""The MNIST task: a feed-forward network that tells handwritten digits apart."""
+"""The MNIST task: a feed-forward network that classifies handwritten digits."""
 
 import hashlib
 from collections.abc import Callable, Mapping
@@ -100,7 +100,7 @@ class MnistTask(Task[MnistConfig, Images]):
         net: nn.Module,
         device: torch.device,
     ) -> "DigitProblem":
-        """Tell the digits of the training images."""
+        """Classify the training images."""
         return DigitProblem(
             train=data.train.to(device),
             valid=data.valid.to(device),
@@ -133,7 +133,7 @@ class MnistTask(Task[MnistConfig, Images]):
 
 @dataclass(frozen=True)
 class DigitProblem:
-    """What the training loop knows of a classifier of digits."""
+    """The training loop's view of the MNIST task."""
 
     train: ImageSet
     valid: ImageSet
@@ -155,7 +155,7 @@ class DigitProblem:
 
         return objective
 
-    def figures(self, nll: float) -> dict[str, float]:
+    def loss_metrics(self, nll: float) -> dict[str, float]:
         """The loss itself."""
         return {"nll": nll}
 

@@ -12,7 +12,7 @@ from bayesrnn.tasks.sentiment.tables import TARGET_KINDS
 
 @dataclass(frozen=True)
 class SentimentConfig(TrainingConfig):
-    """Everything needed to train a reader of texts, and to train it again."""
+    """Everything needed to train a text predictor, and to train it again."""
 
     task: ClassVar[str] = "sentiment"
 
@@ -36,7 +36,7 @@ class SentimentConfig(TrainingConfig):
         choices=TARGET_KINDS,
     )
     vocabulary_limit: int = option(20_000, "keep only the most frequent words", gt=0)
-    segment: int = option(200, "texts are cut into parts of up to so many words", gt=0)
+    segment: int = option(200, "longest segment, in words, that texts are cut into", gt=0)
     cell: str = option("lstm", "kind of recurrent layer", choices=CELLS)
     hidden: int = option(128, "units per layer and embedding width", gt=0)
     layers: int = option(1, "recurrent layers", gt=0)
@@ -55,8 +55,8 @@ _PLAIN = Recipe(
     optimizer="adam",
     values={"init": 0.1},
 )
-#: Of 2.7 million weights few can be told from the prior by ten thousand segments: with the KL in
-#: full nothing is learnt, so it counts a hundredth, and the posterior starts out sure.
+#: Ten thousand segments move few of 2.7 million weights away from the prior: with the full KL
+#: nothing is learnt, so its weight is 0.01, and the posterior starts out narrow.
 _BBB = replace(
     _PLAIN,
     lr=2e-3,

@@ -109,8 +109,8 @@ def review_words(text: str) -> list[str]:
 
     Text that is cut at its spaces already mostly stays as it is. Of Pang & Lee's reviews, which are
     learnt as the data has them, 0.3% of the words would be cut further (1/2, writer/director,
-    kids'), which makes about 0.5% more words: so much is a review that is given to a trained run
-    read differently.
+    kids'), which makes about 0.5% more words. By that much a review given to a trained run differs
+    from the training data.
     """
     return [token for token in sentence_tokens(text) if token != EOS]
 

@@ -1,4 +1,4 @@
-"""How well a reader of texts predicts ratings or labels, and how honest its doubts are."""
+"""How well a run predicts ratings or labels, calibration and coverage included."""
 
 import math
 from dataclasses import asdict, dataclass
@@ -24,7 +24,7 @@ from bayesrnn.tasks.sentiment.metrics import (
     text_metrics,
 )
 from bayesrnn.tasks.sentiment.predictions import segment_minibatches
-from bayesrnn.tasks.sentiment.trained import TrainedReader
+from bayesrnn.tasks.sentiment.trained import TrainedTextPredictor
 from bayesrnn.uncertainty.bound import likelihood_bound
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
 from bayesrnn.uncertainty.metrics import INTERVALS
@@ -62,8 +62,10 @@ class SentimentEvaluation(Evaluation):
     constant_error: float | None
 
 
-def evaluate_sentiment(run: TrainedReader, settings: EvaluationSettings) -> SentimentEvaluation:
-    """The rows of a reader of texts on a split of its own data."""
+def evaluate_sentiment(
+    run: TrainedTextPredictor, settings: EvaluationSettings
+) -> SentimentEvaluation:
+    """The rows of a run on a split of its own data."""
     reviews = run.reviews()
     segments = getattr(reviews, settings.split).to(run.device)
     target, config = run.target, run.config
@@ -135,7 +137,7 @@ def notes(found: SentimentEvaluation) -> list[str]:
             f"{found.constant_error:.2%}"
         )
     return [
-        "a text's prediction is the mean over its segments; figures are by text unless they say "
+        "a text's prediction is the mean over its segments; metrics are by text unless they say "
         "segment",
         f"for comparison, {constant}",
     ]

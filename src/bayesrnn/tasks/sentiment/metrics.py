@@ -1,4 +1,4 @@
-"""How well texts are rated or labelled: metrics by text, from what is said of their segments."""
+"""Metrics of predicted ratings or labels, by text and by segment."""
 
 from collections.abc import Callable
 from dataclasses import asdict, dataclass
@@ -11,15 +11,15 @@ from bayesrnn.tasks.sentiment.segments import Segments
 from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.metrics import (
     Classification,
-    NumberFigures,
-    number_figures,
+    RegressionMetrics,
+    regression_metrics,
     score_probabilities,
 )
 
 
 @dataclass(frozen=True, kw_only=True)
-class RatingMetrics(NumberFigures):
-    """Of predicted numbers, by text; by segment where the name says so.
+class RatingMetrics(RegressionMetrics):
+    """Metrics of predicted numbers, by text; by segment where the name says so.
 
     class_error: of Pang & Lee's reviews, the share in another of their three classes.
     """
@@ -31,7 +31,7 @@ class RatingMetrics(NumberFigures):
 
 @dataclass(frozen=True, kw_only=True)
 class LabelMetrics(Classification):
-    """Of predicted labels, by text; by segment where the name says so."""
+    """Metrics of predicted labels, by text; by segment where the name says so."""
 
     segment_error: float
     segments: int
@@ -60,7 +60,7 @@ def text_metrics(
         wrong = three_classes(numbers.texts.mean) != three_classes(truths)
         class_error = wrong.double().mean().item()
     return RatingMetrics(
-        **asdict(number_figures(numbers.texts, truths)),
+        **asdict(regression_metrics(numbers.texts, truths)),
         segment_rmse=(numbers.segments.mean - by_segment).square().mean().sqrt().item(),
         segments=len(segments),
         class_error=class_error,

@@ -1,4 +1,4 @@
-"""A recurrent network that reads a text and says one thing about it: a number or a label."""
+"""A recurrent network that predicts a number or a label of a text."""
 
 import torch
 from torch import Tensor, nn
@@ -7,8 +7,8 @@ from bayesrnn.errors import ConfigError
 from bayesrnn.nn.recurrent import initialise_weights, recurrent_layers
 
 
-class TextReader(nn.Module):
-    """Embedding, recurrent layers, and a linear map from the features at a text's last word.
+class TextPredictor(nn.Module):
+    """Embedding, recurrent layers, and a linear map of the features at a text's last word.
 
     With `classes` the outputs are one logit per class. Without, they are two numbers, the mean of a
     normal distribution and the logarithm of its variance. The variance is the same for all texts:
@@ -43,7 +43,7 @@ class TextReader(nn.Module):
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """Outputs [batch, 2 or classes] for `words` [time, batch].
 
-        `lengths` [batch] says how many words of each column count; what stands below is not read.
+        `lengths` [batch] says how many words of each column count; the rest is padding.
         """
         features, _ = self.recurrent(self.input_dropout(self.embedding(words)))
         columns = torch.arange(len(lengths), device=lengths.device)

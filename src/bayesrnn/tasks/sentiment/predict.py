@@ -1,4 +1,4 @@
-"""Predict the rating or the label of texts, and say how sure the run is."""
+"""Predict the rating or the label of texts with uncertainty."""
 
 import sys
 from collections.abc import Mapping, Sequence
@@ -32,7 +32,7 @@ from bayesrnn.tasks.sentiment.predictions import (
 )
 from bayesrnn.tasks.sentiment.segments import Segments
 from bayesrnn.tasks.sentiment.task import TASK
-from bayesrnn.tasks.sentiment.trained import TrainedReader
+from bayesrnn.tasks.sentiment.trained import TrainedTextPredictor
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
 
 _STANDARD_INPUT = "-"
@@ -40,7 +40,7 @@ _STANDARD_INPUT = "-"
 
 @dataclass(frozen=True, kw_only=True)
 class PredictOptions(RunOptions, JsonOptions):
-    """The texts, and how sure the answer is to be."""
+    """The texts, the draws and the interval."""
 
     text: str | None = option(None, "the text to rate or to label", metavar="TEXT")
     file: Path | None = option(
@@ -84,7 +84,7 @@ def predict_texts(options: PredictOptions) -> str:
 
 
 def predicted(
-    trained: TrainedReader,
+    trained: TrainedTextPredictor,
     texts: Sequence[str],
     words: Sequence[Sequence[str]],
     samples: int,
@@ -183,8 +183,8 @@ def predicted_numbers_table(result: Mapping[str, Any]) -> Table:
     rows = [
         [
             one["text"],
-            _figure(one["score"]),
-            f"{_figure(one['low'])} to {_figure(one['high'])}",
+            _score_text(one["score"]),
+            f"{_score_text(one['low'])} to {_score_text(one['high'])}",
             f"{one['epistemic_share']:.1%}",
             f"{one['unknown']:.1%}",
         ]
@@ -232,5 +232,5 @@ def _drawn(result: Mapping[str, Any]) -> str:
     return f"{counted(result['samples'], 'draw')} of the network"
 
 
-def _figure(value: float) -> str:
+def _score_text(value: float) -> str:
     return f"{value:.4g}" if abs(value) >= 10 else number_text(value)

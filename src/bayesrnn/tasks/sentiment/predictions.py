@@ -1,9 +1,9 @@
-"""What networks say of texts that are cut into segments, and what it says of the whole text.
+"""Predictions for segments, and from them for whole texts.
 
 A text's number is the mean over its segments of the predicted means. Its distribution is the
 mixture over draws of normal distributions around that draw's mean over the segments, with the
 noise that the network learnt for a segment. The noise is not divided by the number of segments:
-they share the text's own peculiarity, so their errors are far from independent. A text's label
+their errors are far from independent. A text's label
 probabilities are the mean over its segments, too.
 """
 
@@ -23,10 +23,10 @@ from bayesrnn.uncertainty.bound import SummedMinibatch
 from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.regression import AverageNumbers, Regression, RegressionPrediction
 
-#: Segments read at once.
+#: Segments in a minibatch.
 _BATCH = 256
 
-#: Is told how many segments a network has read.
+#: Called with the number of segments that a network has processed.
 Advance = Callable[[int], object]
 
 
@@ -75,7 +75,7 @@ def segment_nll(
 
 @torch.no_grad()
 def segment_outputs(network: Network, segments: Segments, advance: Advance | None = None) -> Tensor:
-    """What a network says of each segment, float64 [segments, outputs], on the CPU."""
+    """The outputs of a network for each segment, float64 [segments, outputs], on the CPU."""
     found = torch.empty(0)
     for chosen in segments.by_length(_BATCH):
         batch = segments.batch(chosen)

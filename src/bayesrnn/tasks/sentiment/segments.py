@@ -16,7 +16,7 @@ from bayesrnn.errors import ConfigError, CorpusError
 class SegmentBatch(NamedTuple):
     """Words `[time, batch]`, how many of each column count, and the targets `[batch]`.
 
-    Below its last word a column is filled with any words; nothing may depend on them.
+    Below its last word a column is padded with arbitrary words; nothing may depend on them.
     """
 
     words: Tensor
@@ -41,8 +41,8 @@ class Segments(Sequences[SegmentBatch]):
     def cut(cls, texts: Sequence[Tensor], targets: Tensor, longest: int) -> Segments:
         """Cut each text into as few segments of up to `longest` words as can be.
 
-        The segments of a text are as long as each other, give or take a word: a short rest would
-        be an example of its own, and count in the mean over the text's segments like a long one.
+        The lengths of a text's segments differ by at most one word: a short rest would count in the
+        mean over the text's segments like a long one.
         """
         if longest < 1:
             raise ConfigError(f"--segment is {longest}; it has to be 1 or more")

@@ -39,9 +39,9 @@ def read_table(
     """Read a CSV file: UTF-8, a header line, commas, quotes around what has commas or line breaks.
 
     Columns left out are found by their names, `text` and one of `TARGET_NAMES`; in a table of two
-    columns, one that is known tells the other. `kind` says what targets are: "number", where
-    one that is not a number is an error that names it; "label"; or "auto", which is "number" if
-    more than half of the targets are numbers and else "label", but refuses labels that are all
+    columns, the other one follows from one that is known. `kind` says what targets are: "number",
+    where one that is not a number is an error that names it; "label"; or "auto", which is "number"
+    if more than half of the targets are numbers and else "label", but refuses labels that are all
     numbers with a decimal comma. Rows are counted as a spreadsheet does: the header is row 1.
     """
     rows = _rows(path)
@@ -99,7 +99,7 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
 
 @contextlib.contextmanager
 def _fields_up_to(length: int) -> Iterator[None]:
-    """Let fields be so long for a moment; the limit is one for the whole process."""
+    """Allow fields of this length for a moment; the limit holds for the whole process."""
     before = csv.field_size_limit()
     csv.field_size_limit(max(before, length))
     try:

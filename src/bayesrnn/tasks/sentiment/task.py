@@ -1,4 +1,4 @@
-"""The sentiment task: a recurrent network that reads a text and predicts its rating or label.
+"""The sentiment task: a recurrent network that predicts the rating or the label of a text.
 
 With the reviews of Pang & Lee (2005) it is the experiment of Gal & Ghahramani (2016).
 """
@@ -34,15 +34,15 @@ from bayesrnn.tasks.sentiment.evaluate import (
     row_text,
 )
 from bayesrnn.tasks.sentiment.metrics import text_metrics
-from bayesrnn.tasks.sentiment.model import TextReader
+from bayesrnn.tasks.sentiment.model import TextPredictor
 from bayesrnn.tasks.sentiment.predictions import segment_nll
 from bayesrnn.tasks.sentiment.segments import SegmentBatch, Segments
-from bayesrnn.tasks.sentiment.trained import TARGET_FILE, TrainedReader, reviews_of
+from bayesrnn.tasks.sentiment.trained import TARGET_FILE, TrainedTextPredictor, reviews_of
 from bayesrnn.uncertainty.draws import Draws
 
 
 class SentimentTask(Task[SentimentConfig, Reviews]):
-    """Learn what texts are rated, or how they are labelled."""
+    """Learn the ratings or labels of texts."""
 
     name: ClassVar[str] = SentimentConfig.task
     summary: ClassVar[str] = ENTRY.summary
@@ -93,10 +93,10 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         """A recurrent network between words and a number, or the labels."""
         words, target = len(read_vocabulary(files)), read_target(files[TARGET_FILE])
         classes = len(target.names) if isinstance(target, Labels) else None
-        module = TextReader(words, config.hidden, config.layers, config.cell, classes)
+        module = TextPredictor(words, config.hidden, config.layers, config.cell, classes)
 
         def initialise(made: nn.Module, generator: torch.Generator) -> None:
-            assert isinstance(made, TextReader)
+            assert isinstance(made, TextPredictor)
             made.initialise(config.init or None, generator)
 
         initialise(module, streams["init"])
@@ -120,7 +120,7 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         net: nn.Module,
         device: torch.device,
     ) -> "SentimentProblem":
-        """Predict the targets of the training texts' segments; says what they are."""
+        """Predict the targets of the training texts' segments; prints what they are."""
         say(described_reviews(data, config.segment, may_be_labels=config.target == "auto"))
         return SentimentProblem(
             train=data.train.to(device),
@@ -133,9 +133,11 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
             net=net,
         )
 
-    def open_run(self, path: Path, checkpoint: str = "best", device: str = "auto") -> TrainedReader:
-        """A trained reader of texts."""
-        return load_run(self, path, checkpoint, device, TrainedReader)
+    def open_run(
+        self, path: Path, checkpoint: str = "best", device: str = "auto"
+    ) -> TrainedTextPredictor:
+        """A trained text predictor."""
+        return load_run(self, path, checkpoint, device, TrainedTextPredictor)
 
     def evaluate(
         self, path: Path, settings: EvaluationSettings, options: Any
@@ -162,7 +164,7 @@ def _measure(target: Numbers | Labels) -> Measure:
 
 @dataclass(frozen=True)
 class SentimentProblem:
-    """What the training loop knows of a reader of texts."""
+    """The training loop's view of the sentiment task."""
 
     train: Segments
     valid: Segments
@@ -187,8 +189,8 @@ class SentimentProblem:
 
         return objective
 
-    def figures(self, nll: float) -> dict[str, float]:
-        """The loss itself; of numbers in the user's unit, where one more digit is log 10 less."""
+    def loss_metrics(self, nll: float) -> dict[str, float]:
+        """The loss itself; of numbers in the user's unit."""
         log_unit = math.log(self.target.sd) if isinstance(self.target, Numbers) else 0.0
         return {"nll": nll + log_unit}
 
@@ -209,7 +211,7 @@ class SentimentProblem:
 
 
 _SHOWN_LABELS = 5
-#: So many different whole numbers, or fewer, may be the names of classes.
+#: At most this many different whole numbers may be the names of classes.
 _FEW_NUMBERS = 10
 
 

@@ -1,4 +1,4 @@
-"""A trained reader of texts, ready to predict."""
+"""A trained text predictor, and the data of its run."""
 
 from dataclasses import dataclass
 from functools import cached_property
@@ -45,8 +45,8 @@ def reviews_of(config: SentimentConfig) -> Reviews:
 
 
 @dataclass(frozen=True)
-class TrainedReader(TrainedRun[SentimentConfig]):
-    """A trained reader of texts, ready to predict."""
+class TrainedTextPredictor(TrainedRun[SentimentConfig]):
+    """A trained text predictor, ready to predict."""
 
     @cached_property
     def vocabulary(self) -> Vocabulary:
