@@ -12,7 +12,7 @@ from bayesrnn.data.batches import (
     TrainingBatches,
     evaluation_batches,
 )
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import CorpusError
 
 SIZES = st.integers(1, 9)
 
@@ -110,11 +110,3 @@ def test_evaluation_scores_every_prediction_once(length, streams, unroll):
 def test_nothing_to_evaluate_is_refused_at_once(length):
     with pytest.raises(CorpusError, match="at least 2"):
         evaluation_batches(torch.arange(length), 1, 5)
-
-
-@pytest.mark.parametrize(("rows", "unroll"), [(0, 5), (5, 0), (-1, 1)])
-def test_sizes_have_to_be_positive(rows, unroll):
-    with pytest.raises(ConfigError, match="1 or more"):
-        TrainingBatches(torch.arange(100), rows, unroll)
-    with pytest.raises(ConfigError, match="1 or more"):
-        evaluation_batches(torch.arange(100), rows, unroll)

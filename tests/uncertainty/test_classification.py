@@ -311,5 +311,3 @@ def test_numbers_that_cannot_be():
         classification(*make_method("plain"), images, labels, -1)
     with pytest.raises(ConfigError, match="bins is 0"):
         calibration_error(FOUR, FOUR_LABELS, 0)
-    with pytest.raises(ConfigError, match="batch is 0"):
-        class_log_probabilities(make_model(), images, 0)

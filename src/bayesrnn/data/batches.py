@@ -12,7 +12,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import CorpusError
 
 T = TypeVar("T")
 AnySequences = TypeVar("AnySequences", bound="Sequences[Any]")
@@ -73,7 +73,6 @@ class TrainingBatches(EpochBatches[Batch]):
     """
 
     def __init__(self, stream: Tensor, batch_size: int, unroll: int) -> None:
-        _require_positive(batch_size=batch_size, unroll=unroll)
         length = len(stream) // batch_size
         super().__init__(max(length - 1, 0) // unroll, batch_size, unroll)
         if not len(self):
@@ -147,7 +146,6 @@ class Sequences(Examples[T]):
 
     def by_length(self, batch_size: int) -> Iterator[Tensor]:
         """The numbers of all sequences, the short ones first."""
-        _require_positive(batch_size=batch_size)
         return iter(torch.split(self.lengths.argsort(stable=True), batch_size))
 
     def to(self: AnySequences, device: torch.device) -> AnySequences:
@@ -164,7 +162,6 @@ class ShuffledBatches(EpochBatches[T]):
     """
 
     def __init__(self, examples: Examples[T], batch_size: int, seed: int, epoch: int) -> None:
-        _require_positive(batch_size=batch_size)
         if len(examples) < batch_size:
             raise CorpusError(
                 f"there are {len(examples):,} {examples.noun} to train on, but one minibatch needs "
@@ -188,7 +185,6 @@ def evaluation_batches(stream: Tensor, streams: int, unroll: int) -> Iterator[Ev
     The predictions are shared out to `streams` contiguous parts whose lengths differ by at most
     one. With `streams=1` there is no cut at all, and the perplexity does not depend on `unroll`.
     """
-    _require_positive(streams=streams, unroll=unroll)
     if len(stream) < 2:
         raise CorpusError(
             f"the text to evaluate has {len(stream)} token(s), but a prediction needs at least 2; "
@@ -213,14 +209,5 @@ def _cut_evenly(stream: Tensor, streams: int, unroll: int) -> Iterator[Evaluatio
 
 def shuffling(seed: int, epoch: int) -> torch.Generator:
     """The generator that shuffles an epoch's examples: a pure function of the two numbers."""
-    for name, number in (("seed", seed), ("epoch", epoch)):
-        if number < 0:
-            raise ConfigError(f"{name} is {number}; it has to be 0 or more")
     mixed = np.random.SeedSequence(seed, spawn_key=(zlib.crc32(b"shuffle"), epoch))
     return torch.Generator().manual_seed(int(mixed.generate_state(1, np.uint64)[0]))
-
-
-def _require_positive(**numbers: int) -> None:
-    for name, number in numbers.items():
-        if number < 1:
-            raise ConfigError(f"{name.replace('_', ' ')} is {number}; it has to be 1 or more")

@@ -137,8 +137,6 @@ def class_log_probabilities(
 
     `advance` is called with the number of images done, for a progress bar.
     """
-    if batch < 1:
-        raise ConfigError(f"batch is {batch}; it has to be 1 or more")
     parts = []
     for start in range(0, max(len(images), 1), batch):
         part = images[start : start + batch]

@@ -6,7 +6,6 @@ from torch import nn
 from torch.nn import functional as F
 
 from bayesrnn.core.bayesian import Bayesian
-from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Hints
 from bayesrnn.random import RandomStreams
@@ -131,11 +130,3 @@ def test_a_posterior_over_its_weights():
     torch.testing.assert_close(drawn, hidden @ weights["output.weight"].T + weights["output.bias"])
     (F.cross_entropy(drawn, y) + weights.kl / 10).backward()
     assert all(p.grad is not None and p.grad.isfinite().all() for p in net.parameters())
-
-
-@pytest.mark.parametrize("name", ["inputs", "classes", "hidden", "layers"])
-@pytest.mark.parametrize("size", [0, -3])
-def test_sizes_have_to_be_positive(name, size):
-    sizes = {"inputs": 4, "classes": 3, name: size}
-    with pytest.raises(ConfigError, match=f"{name} is {size}; it has to be 1 or more"):
-        MLP(**sizes)

@@ -91,8 +91,6 @@ def test_outputs_are_dropped_by_text_and_feature():
     assert seen == [(1, 3, HIDDEN)]
 
 
-def test_mistakes():
-    with pytest.raises(ConfigError, match="classes is 1"):
-        TextPredictor(VOCABULARY, classes=1)
+def test_an_unknown_cell_is_refused():
     with pytest.raises(ConfigError, match="cell is 'elman'; there are: lstm, gru, rnn"):
         TextPredictor(VOCABULARY, cell="elman")

@@ -2,7 +2,7 @@ import pytest
 import torch
 
 from bayesrnn.data.batches import ShuffledBatches
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import CorpusError
 from bayesrnn.tasks.sentiment.segments import Segments
 
 
@@ -82,11 +82,6 @@ def test_what_cannot_be_cut_is_refused(texts, targets):
         Segments.cut([torch.zeros(n, dtype=torch.long) for n in texts], torch.zeros(targets), 4)
 
 
-def test_segments_without_a_length_are_refused():
-    with pytest.raises(ConfigError, match="--segment is 0"):
-        made([3], longest=0)
-
-
 @pytest.fixture
 def many():
     generator = torch.Generator().manual_seed(0)
@@ -142,7 +137,3 @@ def test_by_number_as_in_turn(many):
 def test_too_few_segments_for_a_minibatch(many):
     with pytest.raises(CorpusError, match=r"500 segments .* needs 501; .* --batch-size"):
         ShuffledBatches(many, 501, seed=1, epoch=0)
-    with pytest.raises(ConfigError, match="batch size is 0"):
-        ShuffledBatches(many, 0, seed=1, epoch=0)
-    with pytest.raises(ConfigError, match="epoch is -1"):
-        ShuffledBatches(many, 32, seed=1, epoch=-1)

@@ -19,10 +19,11 @@ from bayesrnn.tasks.sentiment.evaluate import (
     RatingRow,
     SegmentBoundRow,
     SentimentEvaluation,
+    constant_error,
     notes,
     row_text,
+    text_metrics,
 )
-from bayesrnn.tasks.sentiment.metrics import constant_error, text_metrics
 from bayesrnn.tasks.sentiment.segments import Segments
 from bayesrnn.tasks.sentiment.task import SentimentTask, described_reviews
 from bayesrnn.uncertainty.draws import Draws

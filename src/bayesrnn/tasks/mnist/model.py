@@ -5,8 +5,6 @@ import math
 import torch
 from torch import Tensor, nn
 
-from bayesrnn.errors import ConfigError
-
 
 class MLP(nn.Module):
     """Layers of rectified linear units, and a linear map to one logit per class.
@@ -17,10 +15,6 @@ class MLP(nn.Module):
 
     def __init__(self, inputs: int, classes: int, hidden: int = 400, layers: int = 2) -> None:
         super().__init__()
-        sizes = {"inputs": inputs, "classes": classes, "hidden": hidden, "layers": layers}
-        for name, size in sizes.items():
-            if size < 1:
-                raise ConfigError(f"{name} is {size}; it has to be 1 or more")
         blocks: list[nn.Module] = []
         for layer in range(layers):
             blocks += [nn.Linear(hidden if layer else inputs, hidden), nn.ReLU(), nn.Dropout(0.0)]

@@ -3,7 +3,6 @@
 import torch
 from torch import Tensor, nn
 
-from bayesrnn.errors import ConfigError
 from bayesrnn.nn.recurrent import initialise_weights, recurrent_layers
 
 
@@ -27,8 +26,6 @@ class TextPredictor(nn.Module):
         classes: int | None = None,
     ) -> None:
         super().__init__()
-        if classes is not None and classes < 2:
-            raise ConfigError(f"classes is {classes}; it has to be 2 or more, or None for a number")
         self.embedding = nn.Embedding(vocabulary, hidden)
         self.recurrent = recurrent_layers(cell, hidden, layers)
         self.output = nn.Linear(hidden, classes or 1)

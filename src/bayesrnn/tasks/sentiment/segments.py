@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bayesrnn.data.batches import Sequences
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import CorpusError
 
 
 class SegmentBatch(NamedTuple):
@@ -44,8 +44,6 @@ class Segments(Sequences[SegmentBatch]):
         The lengths of a text's segments differ by at most one word: a short rest would count in the
         mean over the text's segments like a long one.
         """
-        if longest < 1:
-            raise ConfigError(f"--segment is {longest}; it has to be 1 or more")
         if not len(texts) == len(targets) > 0 or not all(map(len, texts)):
             raise CorpusError("texts to cut need at least one word and a target each")
         lengths, numbers = [], []

@@ -32,8 +32,8 @@ from bayesrnn.tasks.sentiment.evaluate import (
     evaluate_sentiment,
     notes,
     row_text,
+    text_metrics,
 )
-from bayesrnn.tasks.sentiment.metrics import text_metrics
 from bayesrnn.tasks.sentiment.model import TextPredictor
 from bayesrnn.tasks.sentiment.predictions import segment_nll
 from bayesrnn.tasks.sentiment.segments import SegmentBatch, Segments
