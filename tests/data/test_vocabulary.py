@@ -5,7 +5,14 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
+from bayesrnn.data.vocabulary import (
+    EOS,
+    UNK,
+    VOCABULARY_FILE,
+    Vocabulary,
+    read_vocabulary,
+    vocabulary_text,
+)
 from bayesrnn.errors import CorpusError
 
 TOKENS = st.lists(st.sampled_from(["a", "b", "c", "d", "e", EOS, UNK]), max_size=60)
@@ -70,3 +77,10 @@ def test_equal_words_make_equal_vocabularies():
     assert Vocabulary(("a", "b")) == Vocabulary(("a", "b"))
     assert Vocabulary(("a", "b")) != Vocabulary(("b", "a"))
     assert hash(Vocabulary(("a",))) == hash(Vocabulary(("a",)))
+
+
+@pytest.mark.parametrize("words", [("a",), ("<eos>", "it's", "é", "a b", " "), ("\r", "\u2028")])
+def test_words_survive_the_file(words):
+    text = vocabulary_text(Vocabulary(words))
+    assert text.count("\n") == len(words)
+    assert read_vocabulary({VOCABULARY_FILE: text}).words == words
