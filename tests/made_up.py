@@ -10,7 +10,12 @@ import pytest
 
 from bayesrnn.runs.summary import RunSummary, read_summary
 from bayesrnn.tasks import task_of
-from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty, ShiftFigures, StreamFigures
+from bayesrnn.tasks.lm.uncertainty_results import (
+    DrawLevel,
+    RunUncertainty,
+    ShiftMetrics,
+    TextMetrics,
+)
 from bayesrnn.uncertainty.bootstrap import Interval
 from bayesrnn.uncertainty.calibration import Reliability
 from bayesrnn.uncertainty.detection import Detection
@@ -93,15 +98,15 @@ def detection(auroc: float) -> Detection:
 
 def level(
     samples: int, gaps: dict[str, float], auroc: float, temperature: float = 1.0, **changes: Any
-) -> Level:
+) -> DrawLevel:
     """Figures that all differ, and change a little with the draws and the temperature."""
     entropy = 4 + samples / 100 + (temperature - 1) / 2
     information = samples / 50 if samples > 1 else 0.0
     nll = entropy + 0.5
 
-    def stream(more: float) -> StreamFigures:
+    def stream(more: float) -> TextMetrics:
         above = information + more / 10
-        return StreamFigures(entropy + more, entropy + more - above, above, nll + more, 1000)
+        return TextMetrics(entropy + more, entropy + more - above, above, nll + more, 1000)
 
     values: dict[str, Any] = {
         "samples": samples,
@@ -113,13 +118,13 @@ def level(
         "reliability_equal_mass": reliability(0.0402 / temperature),
         "risk_coverage": RiskCoverage((0.25, 0.5, 1.0), (0.2, 0.4, 0.7321), 0.5151),
         "shifts": {
-            name: ShiftFigures(
+            name: ShiftMetrics(
                 stream(gap), gap, detection(auroc), detection(auroc - 0.1) if samples > 1 else None
             )
             for name, gap in gaps.items()
         },
     }
-    return Level(**{**values, **changes})
+    return DrawLevel(**{**values, **changes})
 
 
 @pytest.fixture

@@ -87,11 +87,11 @@ def test_flickr8k(data_dir):
     data = load_flickr8k(data_dir)
     part = data.valid.features[:200]
     chosen = consensus_captions(data.train, part, 30)
-    figures = score_captions(chosen, data.valid.captions[:200]).figures()
+    figures = score_captions(chosen, data.valid.captions[:200]).metrics()
     nearest = [
         data.train.captions[n][0] for n in nearest_images(data.train.features, part, 1)[:, 0]
     ]
-    alone = score_captions(nearest, data.valid.captions[:200]).figures()
+    alone = score_captions(nearest, data.valid.captions[:200]).metrics()
     assert figures["CIDEr"] > 1.4 * alone["CIDEr"]
     assert figures["BLEU-4"] > 1.3 * alone["BLEU-4"]
 

@@ -54,7 +54,7 @@ def test_figures_and_captions(trained_captioner, program, tmp_path, tiny_flickr8
     assert [entry["image"] for entry in said] == list(captions.test.names)
     for way in WAYS:
         texts = [caption_words(entry[way]) for entry in said]
-        scores = score_captions(texts, captions.test.captions).figures()
+        scores = score_captions(texts, captions.test.captions).metrics()
         for name in FIGURES:
             assert found["scores"][way][name] == pytest.approx(100 * scores[name])
             assert result["scores"][way][name] == found["scores"][way][name]
@@ -141,7 +141,7 @@ def test_the_baseline_is_kept(trained_captioner, program, tmp_path, monkeypatch)
     found, out = evaluated(program, tmp_path, run)
     captions = TASK.open_run(run).captions()
     said = consensus_captions(captions.train, captions.test.features, 48)
-    expected = score_captions(said, captions.test.captions).figures()
+    expected = score_captions(said, captions.test.captions).metrics()
     row = found["rows"][-1]
     assert row["label"] == "consensus of 48 nearest images"
     assert row["scores"]["consensus"]["CIDEr"] == pytest.approx(100 * expected["CIDEr"])

@@ -36,7 +36,7 @@ def test_against_slow_resampling(monkeypatch):
     slow = []
     for rows in torch.randint(20, (50, 20), generator=seeded(1)):
         pair = [
-            CaptionScores(s.bleu_counts[rows], s.rouge[rows], s.cider[rows]).figures()
+            CaptionScores(s.bleu_counts[rows], s.rouge[rows], s.cider[rows]).metrics()
             for s in (ours, theirs)
         ]
         slow.append([pair[0][name] - pair[1][name] for name in found])
@@ -44,7 +44,7 @@ def test_against_slow_resampling(monkeypatch):
     low, high = np.percentile(slow, [10, 90], axis=0)
     assert len(found) == 6
     for place, (name, difference) in enumerate(found.items()):
-        expected = ours.figures()[name] - theirs.figures()[name]
+        expected = ours.metrics()[name] - theirs.metrics()[name]
         assert difference.value == pytest.approx(expected, rel=1e-9)
         assert difference.low == pytest.approx(low[place], rel=1e-9)
         assert difference.high == pytest.approx(high[place], rel=1e-9)

@@ -41,7 +41,7 @@ def official(candidates, references):
 def assert_official(candidates, references):
     whole, single = official(candidates, references)
     found = score_captions(candidates, references)
-    assert list(found.figures().values()) == pytest.approx(whole, rel=1e-11, abs=1e-13)
+    assert list(found.metrics().values()) == pytest.approx(whole, rel=1e-11, abs=1e-13)
     ours = [*bleu(found.bleu_counts).T.tolist(), found.rouge.tolist(), found.cider.tolist()]
     for mine, theirs in zip(ours, single, strict=True):
         assert mine == pytest.approx(list(theirs), rel=1e-10, abs=1e-13)
@@ -66,7 +66,7 @@ def test_people_against_coco_caption(flickr8k):
 def test_the_figures_of_people_on_flickr8k(flickr8k):
     # One caption of each test image against the other four, as coco-caption 1.2 scored them.
     known = flickr8k.test.captions
-    found = score_captions([own[0] for own in known], [own[1:] for own in known]).figures()
+    found = score_captions([own[0] for own in known], [own[1:] for own in known]).metrics()
     names = ["BLEU-1", "BLEU-2", "BLEU-3", "BLEU-4", "ROUGE-L", "CIDEr"]
     assert list(found) == names
     expected = [
@@ -107,7 +107,7 @@ def test_the_closest_reference_counts_and_of_two_the_shorter(length, closest):
 def test_bleu_of_a_set_is_that_of_the_sums():
     # Shares 1/2 and 3/3: together 4 of 5, not their mean.
     found = score_captions([words("a x"), words("a b c")], [[words("a b")], [words("a b c")]])
-    assert found.figures()["BLEU-1"] == pytest.approx(4 / 5, rel=1e-8)
+    assert found.metrics()["BLEU-1"] == pytest.approx(4 / 5, rel=1e-8)
     assert bleu(found.bleu_counts)[:, 0].tolist() == pytest.approx([1 / 2, 1], rel=1e-8)
 
 
@@ -127,7 +127,7 @@ def test_cider_by_hand():
     # are none, so 10 * (1 + 1 + 0 + 0) / 4 = 5.
     found = score_captions([words("a dog"), words("a dog")], [[words("a dog")], [words("a cat")]])
     assert found.cider.tolist() == pytest.approx([5, 0], rel=1e-12)
-    assert found.figures()["CIDEr"] == pytest.approx(2.5, rel=1e-12)
+    assert found.metrics()["CIDEr"] == pytest.approx(2.5, rel=1e-12)
 
 
 def test_cider_clips_and_punishes_lengths():
@@ -152,7 +152,7 @@ def test_one_image_has_no_telling_words():
 def test_a_perfect_caption():
     known = [[words("a dog runs on grass")], [words("two men sit by water")]]
     found = score_captions([own[0] for own in known], known)
-    assert list(found.figures().values()) == pytest.approx([1] * 5 + [10], rel=1e-8)
+    assert list(found.metrics().values()) == pytest.approx([1] * 5 + [10], rel=1e-8)
     assert len(found) == 2
     assert found.cider.dtype == found.rouge.dtype == torch.double
 

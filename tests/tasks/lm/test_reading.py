@@ -18,7 +18,7 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.tasks.lm import reading
 from bayesrnn.tasks.lm.likelihood import likelihood
 from bayesrnn.tasks.lm.model import LanguageModel
-from bayesrnn.tasks.lm.reading import Way, readings, word_figures
+from bayesrnn.tasks.lm.reading import Averaging, readings, word_metrics
 from bayesrnn.uncertainty.draws import Draws
 
 VOCABULARY = 7
@@ -70,25 +70,32 @@ def expected(members, stream, temperature=1.0):
     }
 
 
-def assert_figures(found, wanted):
+def assert_metrics(found, wanted):
     for name, value in wanted.items():
         torch.testing.assert_close(getattr(found, name), value, rtol=1e-9, atol=1e-9, msg=name)
 
 
 @pytest.mark.parametrize("chunk", [1, 40, 1 << 20])
 @pytest.mark.parametrize("name", RANDOM)
-def test_every_way_of_prediction_by_its_definition(name, chunk, monkeypatch):
+def test_every_averaging_by_its_definition(name, chunk, monkeypatch):
     monkeypatch.setattr("bayesrnn.tasks.lm.reading._CHUNK", chunk)
     draws, texts = make_draws(name, 5), [text(30, 1), text(30, 2), text(17, 3)]
-    ways = [Way(0), Way(1), Way(3), Way(5), Way(0, 1.7), Way(5, 0.6)]
-    found = word_figures(draws, texts, ways, VOCABULARY)
-    assert list(found) == ways
+    averagings = [
+        Averaging(0),
+        Averaging(1),
+        Averaging(3),
+        Averaging(5),
+        Averaging(0, 1.7),
+        Averaging(5, 0.6),
+    ]
+    found = word_metrics(draws, texts, averagings, VOCABULARY)
+    assert list(found) == averagings
     for place, stream in enumerate(texts):
         members = [by_hand(draws[number], stream) for number in range(5)]
         alone = [by_hand(draws.mean(), stream)]
-        for way in ways:
-            drawn = members[: way.samples] if way.samples else alone
-            assert_figures(found[way][place], expected(drawn, stream, way.temperature))
+        for averaging in averagings:
+            drawn = members[: averaging.samples] if averaging.samples else alone
+            assert_metrics(found[averaging][place], expected(drawn, stream, averaging.temperature))
 
 
 @settings(deadline=None, max_examples=25)
@@ -97,7 +104,7 @@ def test_streams_cut_each_text_and_put_it_together_again(length, other, streams,
     with pytest.MonkeyPatch.context() as patched:
         patched.setattr("bayesrnn.tasks.lm.reading._CHUNK", chunk)
         draws, texts = make_draws("plain", 1), [text(length, 1), text(other, 2)]
-        found = word_figures(draws, texts, [Way(0)], VOCABULARY, streams)[Way(0)]
+        found = word_metrics(draws, texts, [Averaging(0)], VOCABULARY, streams)[Averaging(0)]
     for figures, stream in zip(found, texts, strict=True):
         # Every part starts anew, with the last word of the part before it.
         places = torch.arange(len(stream) - 1).tensor_split(streams)
@@ -113,19 +120,19 @@ def test_the_same_seed_gives_the_likelihood_of_an_evaluation(name, samples):
     stream = text(50)
     there = likelihood(method, net, stream, samples, torch.Generator().manual_seed(3))
     draws = Draws(method, net, samples, torch.Generator().manual_seed(3))
-    figures = word_figures(draws, [stream], [Way(samples)], VOCABULARY)[Way(samples)][0]
+    figures = word_metrics(draws, [stream], [Averaging(samples)], VOCABULARY)[Averaging(samples)][0]
     assert figures.nll.mean().item() == pytest.approx(there.nll, rel=1e-6)
 
 
 @pytest.mark.parametrize("name", METHODS)
 def test_information_is_never_negative_and_zero_for_one_draw(name):
     draws = make_draws(name, 6)
-    ways = [Way(0), Way(1), Way(2), Way(6)]
-    found = word_figures(draws, [text(60)], ways, VOCABULARY)
-    assert all((found[way][0].information >= 0).all() for way in ways)
-    for way in ways[:2]:
-        assert (found[way][0].information == 0).all()
-    several = found[Way(6)][0].information
+    averagings = [Averaging(0), Averaging(1), Averaging(2), Averaging(6)]
+    found = word_metrics(draws, [text(60)], averagings, VOCABULARY)
+    assert all((found[averaging][0].information >= 0).all() for averaging in averagings)
+    for averaging in averagings[:2]:
+        assert (found[averaging][0].information == 0).all()
+    several = found[Averaging(6)][0].information
     if not draws.differing(6):  # plain; and those that keep networks, before they have any
         assert name in ("plain", "sgld", "psgld", "ensemble")
         assert (several == 0).all()
@@ -148,9 +155,9 @@ def test_networks_that_agree_have_no_information_whatever_rounding_says():
 
     for dtype in (torch.float, torch.double):
         draws = Agreeing(dtype)
-        found = word_figures(draws, [torch.randint(999, (51,))], [Way(2), Way(7)], 999)
-        assert (found[Way(7)][0].information == 0).all()
-        assert found[Way(7)][0].entropy.dtype is dtype
+        found = word_metrics(draws, [torch.randint(999, (51,))], [Averaging(2), Averaging(7)], 999)
+        assert (found[Averaging(7)][0].information == 0).all()
+        assert found[Averaging(7)][0].entropy.dtype is dtype
 
 
 def test_dropout_without_a_rate_is_read_once():
@@ -194,7 +201,7 @@ def test_only_one_set_of_weights_is_alive(monkeypatch):
 
     monkeypatch.setattr(type(method), "draw", draw)
     monkeypatch.setattr("bayesrnn.tasks.lm.reading._CHUNK", 70)
-    word_figures(draws, [stream], [Way(8)], VOCABULARY)
+    word_metrics(draws, [stream], [Averaging(8)], VOCABULARY)
     assert len(most) > 20
     assert max(most) <= 1
 
@@ -202,16 +209,16 @@ def test_only_one_set_of_weights_is_alive(monkeypatch):
 def test_the_progress_counts_every_word_of_every_network():
     told = []
     draws, texts = make_draws("bbb", 3), [text(21, 1), text(21, 2)]
-    word_figures(draws, texts, [Way(0), Way(3)], VOCABULARY, advance=told.append)
+    word_metrics(draws, texts, [Averaging(0), Averaging(3)], VOCABULARY, advance=told.append)
     assert sum(told) == 4 * 2 * 20
 
 
 def test_texts_that_are_too_short():
     draws = make_draws("plain", 1)
     with pytest.raises(CorpusError, match=r"1 token\(s\).*at least 2"):
-        word_figures(draws, [text(20), text(1)], [Way(0)], VOCABULARY)
+        word_metrics(draws, [text(20), text(1)], [Averaging(0)], VOCABULARY)
     with pytest.raises(CorpusError, match="fewer streams"):
-        word_figures(draws, [text(5)], [Way(0)], VOCABULARY, streams=5)
+        word_metrics(draws, [text(5)], [Averaging(0)], VOCABULARY, streams=5)
 
 
 def test_scaling_keeps_the_order_and_refuses_a_temperature_of_zero():
@@ -232,7 +239,7 @@ def test_a_word_that_no_draw_thought_possible_has_a_large_but_finite_loss():
         def differing(self, samples):
             return 0
 
-    found = word_figures(Certain(), [torch.tensor([0, 1, 0])], [Way(0)], 2)[Way(0)][0]
+    found = word_metrics(Certain(), [torch.tensor([0, 1, 0])], [Averaging(0)], 2)[Averaging(0)][0]
     assert found.nll[0].item() == pytest.approx(-math.log(torch.finfo().tiny))
     assert found.nll[1].item() == 0
     assert found.entropy.tolist() == [0, 0]

@@ -115,7 +115,7 @@ class CaptionIndex:
 class _Entries:
     """The vectors of all captions over runs of one length, as lists of what is not 0.
 
-    caption, column: int64 `[entries]`, where an entry is, out of so many `columns`.
+    caption, column: int64 `[entries]`, where an entry is, out of `columns`.
     giving, taking: float64 `[entries]`, its value when the caption is compared to others and when
         others are compared to it, each divided by the caption's norm.
     """
@@ -128,7 +128,7 @@ class _Entries:
 
 
 def _runs(captions: Sequence[CaptionWords]) -> Iterator[tuple[Tensor, Tensor]]:
-    """For 1 to 4 words: the number of the caption and of the kind of each run of so many words."""
+    """For each order 1 to 4: the number of the caption and of the kind of every run of words."""
     numbers: dict[str, int] = {}
     words = torch.tensor(
         [numbers.setdefault(word, len(numbers)) for caption in captions for word in caption]
@@ -187,7 +187,7 @@ class Consensus:
 
     @property
     def name(self) -> str:
-        """A word for how they were found."""
+        """The name of the inference."""
         return _name(self.neighbours)
 
 
@@ -204,8 +204,8 @@ def consensus_of(
     run kept are taken, if they were made from the same images and captions.
     """
     made_from = _fingerprint(known, images)
-    kept = run / "results" / f"{split}-{_name(neighbours)}.json"
-    said = _kept(kept, made_from, images.names)
+    file = run / "results" / f"{split}-{_name(neighbours)}.json"
+    said = _earlier(file, made_from, images.names)
     if said is None:
         with progress_bar(len(images), " images", "looking at similar images") as bar:
             said = consensus_captions(known, images.features, neighbours, bar.update)
@@ -225,8 +225,8 @@ def _fingerprint(*parts: CaptionedImages) -> str:
     return digest.hexdigest()
 
 
-def _kept(path: Path, made_from: str, names: Sequence[str]) -> list[CaptionWords] | None:
-    """The captions that a result keeps; nothing where there are none that can be used."""
+def _earlier(path: Path, made_from: str, names: Sequence[str]) -> list[CaptionWords] | None:
+    """The captions of an earlier result; None where there are none that can be used."""
     try:
         content = json.loads(path.read_bytes())
         said = {entry["image"]: tuple(entry["consensus"].split()) for entry in content["captions"]}

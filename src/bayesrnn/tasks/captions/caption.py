@@ -39,7 +39,7 @@ from bayesrnn.tasks.captions.photographs import Preview, image_files, read_photo
 from bayesrnn.tasks.captions.search import CaptionSearch
 from bayesrnn.tasks.captions.task import TASK
 from bayesrnn.tasks.captions.trained import TrainedCaptioner
-from bayesrnn.tasks.captions.words import CaptionWordFigures, each_draw_says, read_captions
+from bayesrnn.tasks.captions.words import CaptionWordMetrics, each_draw_says, read_captions
 from bayesrnn.uncertainty.draws import Draws
 
 #: Images captioned at once: enough to make use of all weights that are fetched for them.
@@ -118,7 +118,7 @@ def captioned(
     beam: int,
     seed: int,
 ) -> Captioning:
-    """The `best` captions of each image, with the figures of their words."""
+    """The `best` captions of each image, with the metrics of their words."""
     search = caption_search(trained, max(beam, best))
     draws = Draws(trained.method, trained.net, samples, seeded(seed))
     networks = list(draws.networks())
@@ -158,35 +158,35 @@ def _ranked(
 ) -> list[list[RankedCaption]]:
     """The best captions of each image, best first.
 
-    The networks read once more what the search found, for the figures of the words; the
-    confidence is of these. Where a network draws masks as it reads, the search has chosen among
-    other masks, and its own figures would be too good.
+    The networks read once more what the search found, for the metrics of the words; the
+    confidence is one of these. Where a network draws masks as it reads, the search has chosen among
+    other masks, and its own metrics would be too good.
     """
     spoken = [found[:best] for found in search.captions(networks, features)]
     owners = [number for number, found in enumerate(spoken) for _ in found]
     captions = [caption.words for found in spoken for caption in found]
-    figures = read_captions(networks, features[owners], captions, search.eos)
+    metrics = read_captions(networks, features[owners], captions, search.eos)
     ranked: list[list[RankedCaption]] = [[] for _ in spoken]
-    for owner, caption, of_words in zip(owners, captions, figures, strict=True):
+    for owner, caption, of_words in zip(owners, captions, metrics, strict=True):
         made = _caption(vocabulary.decode(caption), of_words, search.cuts(caption))
         ranked[owner].append(made)
     return [sorted(found, key=lambda caption: -caption.confidence) for found in ranked]
 
 
-def _caption(words: Sequence[str], figures: CaptionWordFigures, cut: bool) -> RankedCaption:
+def _caption(words: Sequence[str], metrics: CaptionWordMetrics, cut: bool) -> RankedCaption:
     rows = zip(
         [*words, EOS],
         *(
-            getattr(figures, name).tolist()
+            getattr(metrics, name).tolist()
             for name in ("probability", "entropy", "aleatoric", "epistemic")
         ),
         strict=True,
     )
     return RankedCaption(
         text=" ".join(words),
-        log_prob=figures.log_prob,
-        confidence=figures.confidence,
-        word_probability=math.exp(figures.confidence),
+        log_prob=metrics.log_prob,
+        confidence=metrics.confidence,
+        word_probability=math.exp(metrics.confidence),
         words=[CaptionedWord(*row) for row in rows],
         cut=cut,
     )

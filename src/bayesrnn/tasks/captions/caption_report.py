@@ -28,10 +28,10 @@ from bayesrnn.tasks.captions.caption_results import (
 )
 from bayesrnn.tasks.captions.photographs import Preview
 
-#: Up to so many images are shown in a terminal with the figures of each word.
+#: The most images that are shown in a terminal with the metrics of each word.
 _DETAILED = 5
 
-#: So many captions of single draws are shown in a terminal.
+#: The most captions of single draws that are shown in a terminal.
 _DRAWS_SHOWN = 5
 
 #: Words that a captioner chose are probable; these are the shades of those that are less so.
@@ -70,7 +70,7 @@ def summary_line(found: Captioning) -> str:
 
 
 def confidence_line(image: CaptionedImage) -> str:
-    """The one figure of an image, in words."""
+    """The confidence of the best caption as text."""
     return (
         f"confidence {number_text(image.confidence)} nats a word, a probability of "
         f"{probability_text(image.best.word_probability)} a word"
@@ -127,7 +127,7 @@ def agreement(image: CaptionedImage) -> str:
 
 
 def meanings(found: Captioning) -> list[str]:
-    """What the figures are."""
+    """What the metrics mean."""
     said = [
         f"{_CONFIDENCE}; p a word: e to the power of it; entropy: how open the prediction of a "
         "word was, in nats",

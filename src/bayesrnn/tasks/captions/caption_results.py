@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class CaptionedWord:
-    """A word of a caption, or the `<eos>` after the last one, and its figures.
+    """A word of a caption, or the `<eos>` after the last one, and its metrics.
 
     probability: of this word after those before it, mean over the draws.
     entropy: how open the prediction was, in nats; the sum of aleatoric, which single draws have,

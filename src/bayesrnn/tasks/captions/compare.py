@@ -25,7 +25,7 @@ COMPARED = ("BLEU-4", "CIDEr")
 
 @dataclass(frozen=True)
 class CaptionLine:
-    """What one run said in one way of which images.
+    """The captions of one run by one kind of inference, or of the baseline.
 
     scores: on the scale that is shown.
     differences: how far they are above those of the first line; none on that line itself, nor
@@ -41,7 +41,7 @@ class CaptionLine:
 
 
 def caption_table(lines: Sequence[CaptionLine], notes: Sequence[str]) -> Table:
-    """One line for each run and way, differences beside the scores where there are any."""
+    """One line for each `CaptionLine`, differences beside the scores where there are any."""
     compared = any(line.differences for line in lines)
     header = ["captions", "by"]
     for name in COMPARED:
@@ -132,7 +132,7 @@ def paired_bootstrap(
     resamples: int = _RESAMPLES,
     level: float = 0.95,
 ) -> dict[str, Interval]:
-    """The differences `ours` - `theirs` of all metrics, by the names of `CaptionScores.figures`.
+    """The differences `ours` - `theirs` of all metrics, by the names of `CaptionScores.metrics`.
 
     Images are drawn anew with replacement, the same ones for both (Koehn 2004). BLEU is worked out
     again from the sums of what was drawn; ROUGE-L and CIDEr are means over images, whose scores
@@ -154,7 +154,7 @@ def paired_bootstrap(
 
     values = differences(torch.arange(images)[None])[0]
     drawn = resampled(differences, [images], generator, resamples, max(1, _SLICE // images))
-    return dict(zip(ours.figures(), intervals(values, drawn, level), strict=True))
+    return dict(zip(ours.metrics(), intervals(values, drawn, level), strict=True))
 
 
 def _kept(summaries: Sequence[RunSummary]) -> list[CaptionLine]:
@@ -171,16 +171,16 @@ def _kept(summaries: Sequence[RunSummary]) -> list[CaptionLine]:
     return [*found, *untrained.values()]
 
 
-def _read(result: Mapping[str, Any], way: str, run: str, summary: RunSummary) -> CaptionLine:
+def _read(result: Mapping[str, Any], search: str, run: str, summary: RunSummary) -> CaptionLine:
     try:
         entries = result["captions"]
-        scores = {name: float(result["scores"][way][name]) for name in COMPARED}
+        scores = {name: float(result["scores"][search][name]) for name in COMPARED}
         return CaptionLine(
             run,
-            _label(result, way),
+            _label(result, search),
             scores,
             tuple(str(entry["image"]) for entry in entries),
-            tuple(tuple(entry[way].split()) for entry in entries),
+            tuple(tuple(entry[search].split()) for entry in entries),
         )
     except (KeyError, TypeError, AttributeError, ValueError):
         raise RunError(
@@ -189,9 +189,9 @@ def _read(result: Mapping[str, Any], way: str, run: str, summary: RunSummary) ->
         ) from None
 
 
-def _label(result: Mapping[str, Any], way: str) -> str:
-    """How the captions came about, in few words."""
-    if way == _UNTRAINED:
-        return f"{result['inference'].removeprefix(way)} neighbours"
+def _label(result: Mapping[str, Any], search: str) -> str:
+    """How the captions were found."""
+    if search == _UNTRAINED:
+        return f"{result['inference'].removeprefix(search)} neighbours"
     by = result["label"].removeprefix("phi ").removeprefix("averaged over ")
     return f"{'mean' if by.startswith('mean') else by}, beam {result['beam']}"

@@ -63,7 +63,7 @@ class CaptionOptions(CheckedOptions):
 class CaptionRow(Row):
     """The likelihood of people's captions, and the scores of those that a search found.
 
-    scores: by way of search and name, times `SCALE`.
+    scores: by search and name, times `SCALE`.
     captions: what was said of each image.
     made_from: of captions that need no training, a hash of all that they depend on.
     """
@@ -112,11 +112,11 @@ def evaluate_captions(
             found = caption_likelihood(draws, encoded, bar.update)
         with progress_bar(len(searches) * len(images), " images", "captioning") as bar:
             said = {}
-            for way, search in searches.items():
+            for name, search in searches.items():
                 # Drawn anew: masks that change as a network reads start alike in each search.
                 drawn = list(draws.networks())
                 found_by = search.captions(drawn, encoded.features, bar.update)
-                said[way] = [captions[0] for captions in found_by]
+                said[name] = [captions[0] for captions in found_by]
         return CaptionRow(
             inference=prefix + inference.inference,
             label=inference.label,
@@ -154,18 +154,18 @@ def caption_search(run: TrainedCaptioner, beam: int) -> CaptionSearch:
 def _scored(
     run: TrainedCaptioner, images: CaptionedImages, said: dict[str, list[SpokenCaption]]
 ) -> dict[str, Any]:
-    """The scores of each way of search, and the captions of each image as texts."""
+    """The scores of each search, and the captions of each image as texts."""
     vocabulary = run.vocabulary
     words = {
-        way: [vocabulary.decode(caption.words) for caption in captions]
-        for way, captions in said.items()
+        search: [vocabulary.decode(caption.words) for caption in captions]
+        for search, captions in said.items()
     }
     captions = [
-        {"image": name, **{way: " ".join(words[way][number]) for way in words}}
+        {"image": name, **{search: " ".join(own[number]) for search, own in words.items()}}
         for number, name in enumerate(images.names)
     ]
     scores = {
-        way: scaled_scores(score_captions(own, images.captions)) for way, own in words.items()
+        search: scaled_scores(score_captions(own, images.captions)) for search, own in words.items()
     }
     return {"scores": scores, "captions": captions}
 
@@ -198,9 +198,9 @@ def row_text(row: CaptionRow) -> str:
 
 
 def score_lines(row: CaptionRow) -> list[str]:
-    """The scores of each way to find captions, a line for each; none in other rows."""
-    ways = {"greedy": "greedy: ", "beam": f"beam {row.beam}: "}
+    """The scores of each search for captions, a line for each; none in other rows."""
+    titles = {"greedy": "greedy: ", "beam": f"beam {row.beam}: "}
     return [
-        ways.get(way, "") + ", ".join(f"{name} {value:.1f}" for name, value in own.items())
-        for way, own in (row.scores or {}).items()
+        titles.get(search, "") + ", ".join(f"{name} {value:.1f}" for name, value in own.items())
+        for search, own in (row.scores or {}).items()
     ]

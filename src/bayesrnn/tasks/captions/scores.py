@@ -72,8 +72,8 @@ class CaptionScores:
     def __len__(self) -> int:
         return len(self.cider)
 
-    def figures(self) -> dict[str, float]:
-        """The figures of the whole set, as the field prints them (some times 100)."""
+    def metrics(self) -> dict[str, float]:
+        """The metrics of the whole set, as the field prints them (some times 100)."""
         orders = bleu(self.bleu_counts.sum(0)).tolist()
         return {
             **{f"BLEU-{order}": value for order, value in enumerate(orders, 1)},
@@ -238,4 +238,4 @@ SCALE = 100
 
 def scaled_scores(scores: CaptionScores) -> dict[str, float]:
     """The scores of a whole set as they are kept and shown."""
-    return {name: SCALE * value for name, value in scores.figures().items()}
+    return {name: SCALE * value for name, value in scores.metrics().items()}

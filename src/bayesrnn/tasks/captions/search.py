@@ -62,7 +62,7 @@ class CaptionSearch:
     ) -> list[list[SpokenCaption]]:
         """The `beam` best captions found for each image of `features` [images, width].
 
-        The next word's probability is the mean over the networks, each with a state of its own.
+        The next word's probability is the mean over the networks, each with its own state.
         The best is the one with the highest confidence.
         """
         found: list[list[SpokenCaption]] = []
@@ -81,7 +81,7 @@ class CaptionSearch:
             if length == self.longest:
                 log_probs[..., torch.arange(log_probs.shape[-1]) != self.eos] = -torch.inf
             totals = (beams.log_probs[..., None] + log_probs).flatten(1)
-            # Of so many extensions at least `beam` do not end, since a caption ends in one way.
+            # Of 2 * beam extensions at least `beam` do not end: each caption has one that does.
             best = totals.topk(min(2 * self.beam, totals.shape[1]))
             origin = best.indices // log_probs.shape[-1]
             words = best.indices % log_probs.shape[-1]
@@ -118,7 +118,7 @@ class _Beams:
     words: [images, beams, length].
     log_probs: [images, beams].
     last: [1, images * beams], the word that was said last.
-    given: what each network is told beside it: the image's features or the state so far.
+    given: the other inputs of each network: the image's features or the state so far.
     """
 
     images: list[int]

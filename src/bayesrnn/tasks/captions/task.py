@@ -159,7 +159,7 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
         return row_text(row)
 
     def details(self, row: CaptionRow) -> list[str]:
-        """The scores of each way to find captions."""
+        """The scores of each search for captions."""
         return score_lines(row)
 
     def notes(self, evaluation: CaptionEvaluation) -> list[str]:

@@ -1,4 +1,4 @@
-"""Does a captioner know what it does not know: which of its captions are bad, which images new?"""
+"""Does the uncertainty of a captioner show which captions are bad, and which images new?"""
 
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
@@ -38,7 +38,7 @@ from bayesrnn.uncertainty.draws import Draws
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionDoubtSettings(DoubtOptions):
+class CaptionUncertaintySettings(DoubtOptions):
     """What to measure, and with how much effort."""
 
     samples: tuple[int, ...] = option(
@@ -53,8 +53,8 @@ class CaptionDoubtSettings(DoubtOptions):
     )
 
 
-def caption_uncertainty_report(where: ReportOptions, settings: CaptionDoubtSettings) -> str:
-    """The figures as text; if asked for also as files."""
+def caption_uncertainty_report(where: ReportOptions, settings: CaptionUncertaintySettings) -> str:
+    """The metrics as text; if asked for also as files."""
     require_outputs(where.html, where.json)
     found = caption_uncertainty(where.runs, settings, where.checkpoint, where.device)
     if where.html is not None:
@@ -66,14 +66,14 @@ def caption_uncertainty_report(where: ReportOptions, settings: CaptionDoubtSetti
 
 def caption_uncertainty(
     runs: Sequence[Path],
-    settings: CaptionDoubtSettings,
+    settings: CaptionUncertaintySettings,
     checkpoint: str = "best",
     device: str = "auto",
 ) -> list[CaptionUncertainty]:
-    """The figures of each run, on the images of its own data and on those of COCO."""
+    """The metrics of each run, on the images of its own data and on those of COCO."""
     seeded(settings.seed)  # refuses one that is out of range
     summaries = [read_summary(TASK, run) for run in runs]
-    # All are loaded before the long work begins, so that a mistake is told at once.
+    # All are loaded before the long work begins, so that a mistake is reported at once.
     trained = [TASK.open_run(run, checkpoint, device) for run in runs]
     images = [getattr(one.captions(), settings.split) for one in trained]
     folders = dict.fromkeys(one.config.data_dir for one in trained)
@@ -86,7 +86,7 @@ def caption_uncertainty(
     ]
 
 
-def _unknown_features(data_dir: Path | None, settings: CaptionDoubtSettings) -> Tensor | None:
+def _unknown_features(data_dir: Path | None, settings: CaptionUncertaintySettings) -> Tensor | None:
     """The features of images of COCO; None where they are not wanted, or not there."""
     if settings.coco == 0:
         return None
@@ -118,7 +118,7 @@ def _measured(
     summary: RunSummary,
     images: CaptionedImages,
     unknown: Tensor | None,
-    settings: CaptionDoubtSettings,
+    settings: CaptionUncertaintySettings,
 ) -> CaptionUncertainty:
     samples = sorted(set(settings.samples))
     draws = Draws(trained.method, trained.net, samples[-1], seeded(settings.seed))
@@ -157,7 +157,9 @@ def _speak(
     features: Tensor,
     advance: Callable[[int], object],
 ) -> _Spoken:
-    """What the networks say together of images; `advance` hears how many captions were pursued."""
+    """What the networks say together of images; `advance` is called with the
+    number of hypotheses scored.
+    """
     features = features.to(trained.device)
     found = caption_search(trained, DEFAULT_BEAM).captions(
         networks, features, lambda images: advance(DEFAULT_BEAM * len(networks) * images)
@@ -165,7 +167,7 @@ def _speak(
     best = [captions[0] for captions in found]
     words = [tuple(trained.vocabulary.decode(caption.words)) for caption in best]
     # Read once more: where a network draws masks as it reads, the search has chosen among masks,
-    # too, and its own figures would be too good.
+    # too, and its own metrics would be too good.
     read = read_captions(
         networks,
         features,
@@ -173,11 +175,11 @@ def _speak(
         trained.vocabulary.index(EOS),
         lambda captions: advance(len(networks) * captions),
     )
-    confidence = torch.tensor([figures.confidence for figures in read], dtype=torch.double)
+    confidence = torch.tensor([metrics.confidence for metrics in read], dtype=torch.double)
     if len(networks) == 1:
         return _Spoken(words, confidence, None)
     # Of a caption: the mean over its words and `<eos>`.
-    information = torch.stack([figures.epistemic.mean() for figures in read])
+    information = torch.stack([metrics.epistemic.mean() for metrics in read])
     return _Spoken(words, confidence, information)
 
 
@@ -186,7 +188,7 @@ def _level(
     regular: _Spoken,
     images: CaptionedImages,
     unknown: _Spoken | None,
-    settings: CaptionDoubtSettings,
+    settings: CaptionUncertaintySettings,
 ) -> CaptionLevel:
     scores = SCALE * score_captions(regular.words, images.captions).cider
     generator = seeded(settings.seed)
@@ -195,15 +197,15 @@ def _level(
         confidence=regular.confidence.mean().item(),
         information=_mean(regular.information),
         doubts=selective_captions(regular.confidence, scores, generator, settings.bootstrap),
-        unknown=None if unknown is None else _told_apart(regular, unknown, settings),
+        unknown=None if unknown is None else _detect(regular, unknown, settings),
     )
 
 
-def _told_apart(
-    regular: _Spoken, unknown: _Spoken, settings: CaptionDoubtSettings
+def _detect(
+    regular: _Spoken, unknown: _Spoken, settings: CaptionUncertaintySettings
 ) -> UnknownImages:
-    def by(doubt: Tensor, other: Tensor) -> Detection:
-        return detection(doubt, other, seeded(settings.seed), settings.bootstrap)
+    def by(scores: Tensor, other: Tensor) -> Detection:
+        return detection(scores, other, seeded(settings.seed), settings.bootstrap)
 
     by_information = None
     if regular.information is not None and unknown.information is not None:
@@ -220,4 +222,4 @@ def _mean(values: Tensor | None) -> float | None:
     return None if values is None else values.mean().item()
 
 
-REPORT = UncertaintyReport(CaptionDoubtSettings, caption_uncertainty_report)
+REPORT = UncertaintyReport(CaptionUncertaintySettings, caption_uncertainty_report)

@@ -1,4 +1,4 @@
-"""What captioners know of their own doubts, in tables for the terminal and for a page."""
+"""The uncertainty of captioners, in tables for the terminal and for a page."""
 
 from collections.abc import Iterator, Sequence
 
@@ -53,7 +53,7 @@ def caption_uncertainty_text(runs: Sequence[CaptionUncertainty]) -> str:
 
 
 def caption_uncertainty_tables(runs: Sequence[CaptionUncertainty]) -> list[tuple[str, Table]]:
-    """Titles and tables: withholding captions, confidence and CIDEr, telling images apart.
+    """Titles and tables: withholding captions, confidence and CIDEr, detecting other images.
 
     All runs were measured on the same images. The last table is there where other images were.
     """
@@ -63,10 +63,10 @@ def caption_uncertainty_tables(runs: Sequence[CaptionUncertainty]) -> list[tuple
         ("CIDEr when the least certain captions are withheld", _withholding_table(runs)),
         ("Does confidence follow CIDEr?", _correlation_table(runs)),
     ]
-    told = next((run for run in runs if run.unknown), None)
-    if told is not None:
-        title = f"Telling images of {told.unknown_data} from those of {told.data}"
-        tables.append((title, _unknown_table(runs, told)))
+    shown = next((run for run in runs if run.unknown), None)
+    if shown is not None:
+        title = f"Telling images of {shown.unknown_data} from those of {shown.data}"
+        tables.append((title, _unknown_table(runs, shown)))
     return tables
 
 
@@ -76,7 +76,7 @@ def _withholding_table(runs: Sequence[CaptionUncertainty]) -> Table:
         [
             name,
             draws_text(level.samples),
-            *(number_text(_kept(level.doubts, share), 1) for share in _SHARES),
+            *(number_text(_score_at(level.doubts, share), 1) for share in _SHARES),
             interval_text(*level.doubts.area, digits=1),
             number_text(level.doubts.oracle, 1),
         ]
@@ -102,9 +102,9 @@ def _correlation_table(runs: Sequence[CaptionUncertainty]) -> Table:
     return Table(header, rows, ("run", "by"), _CORRELATION_NOTES)
 
 
-def _unknown_table(runs: Sequence[CaptionUncertainty], told: CaptionUncertainty) -> Table:
-    """Of the runs that were shown other images, as `told` was."""
-    header = ["run", "draws", "by", told.data, told.unknown_data, "AUROC", "FPR95"]
+def _unknown_table(runs: Sequence[CaptionUncertainty], example: CaptionUncertainty) -> Table:
+    """Of the runs that were shown other images, as `example` was."""
+    header = ["run", "draws", "by", example.data, example.unknown_data, "AUROC", "FPR95"]
     rows = [
         [
             name,
@@ -123,7 +123,7 @@ def _unknown_table(runs: Sequence[CaptionUncertainty], told: CaptionUncertainty)
         )
         if score is not None
     ]
-    notes = [note.format(**_words(told)) for note in _UNKNOWN_NOTES]
+    notes = [note.format(**_words(example)) for note in _UNKNOWN_NOTES]
     return Table(header, rows, ("run", "by"), notes)
 
 
@@ -132,9 +132,9 @@ def _levels(runs: Sequence[CaptionUncertainty]) -> list[tuple[str, CaptionLevel]
     return [(name, level) for name, run in named for level in run.levels]
 
 
-def _kept(doubts: SelectiveCaptions, share: float) -> float | None:
+def _score_at(found: SelectiveCaptions, share: float) -> float | None:
     """The mean score of at least this share of the captions, the smallest that is there."""
-    pairs = zip(doubts.coverage, doubts.score, strict=True)
+    pairs = zip(found.coverage, found.score, strict=True)
     return next((score for coverage, score in pairs if coverage >= share - 1e-9), None)
 
 

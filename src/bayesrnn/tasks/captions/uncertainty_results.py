@@ -35,7 +35,7 @@ class UnknownImages:
     confidence: mean over their captions, in nats a word.
     information: mean over their captions of the mutual information between word and weights, in
         nats a word; None where there is none: fewer than two different draws.
-    by_confidence: how well they are told from regular ones by low confidence.
+    by_confidence: how well low confidence detects them.
     by_information: the same by high information.
     """
 
@@ -47,10 +47,10 @@ class UnknownImages:
 
 @dataclass(frozen=True)
 class CaptionLevel:
-    """All figures of one way of prediction: the mean network (`samples` 0), or so many draws.
+    """All metrics of the mean network (`samples` 0), or of an average over `samples` draws.
 
     confidence, information: means over the captions of the regular images, as in `UnknownImages`.
-    doubts: with the CIDEr of each caption, times 100, as its score.
+    doubts: what withholding gains, with the CIDEr of each caption, times 100, as its score.
     unknown: None where there were no other images.
     """
 
@@ -63,7 +63,7 @@ class CaptionLevel:
 
 @dataclass(frozen=True)
 class CaptionUncertainty:
-    """What one captioner knows of its own doubts.
+    """The uncertainty of one captioner.
 
     images: how many regular images were captioned, of the split `split` of `data`.
     unknown: how many images of `unknown_data`, which is another data set.

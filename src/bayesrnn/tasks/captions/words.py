@@ -18,8 +18,8 @@ _BATCH = 128
 
 
 @dataclass(frozen=True)
-class CaptionWordFigures:
-    """Figures for each word of a caption and the `<eos>` after them, float64 [words + 1].
+class CaptionWordMetrics:
+    """Metrics for each word of a caption and the `<eos>` after them, float64 [words + 1].
 
     probability: of the word that was said, averaged over the networks.
     entropy: of the averaged prediction, in nats.
@@ -55,7 +55,7 @@ def read_captions(
     captions: Sequence[Sequence[int]],
     eos: int,
     advance: Callable[[int], object] | None = None,
-) -> list[CaptionWordFigures]:
+) -> list[CaptionWordMetrics]:
     """Let all networks read captions that are given, each with the image that it is about.
 
     A word's probability is the mean over the networks, each of which has read the words before it.
@@ -63,7 +63,7 @@ def read_captions(
     features: [captions, width], of the image of each caption.
     captions: numbers of words, without `<eos>`.
     eos: the number of the word that starts and ends a caption.
-    advance: is told how many captions all networks have read.
+    advance: is called with the number of captions that all networks have read.
     """
     if not networks:
         raise ConfigError("there is no network to read with; give at least one")
@@ -73,7 +73,7 @@ def read_captions(
             "give those of the image of each caption"
         )
     encoded = _encoded(features, captions, eos)
-    found: list[CaptionWordFigures] = []
+    found: list[CaptionWordMetrics] = []
     for chosen in torch.split(torch.arange(len(captions), device=features.device), _BATCH):
         found += _read(networks, encoded.batch(chosen)) if len(chosen) else []
         if advance is not None:
@@ -91,7 +91,7 @@ def each_draw_says(
 
     A network always takes the word that it finds likeliest.
 
-    advance: is told how many images one network has captioned.
+    advance: is called with the number of images that one network has captioned.
     """
     greedy = replace(search, beam=1)
     said: list[Counter[tuple[int, ...]]] = [Counter() for _ in features]
@@ -108,16 +108,16 @@ def _encoded(features: Tensor, captions: Sequence[Sequence[int]], eos: int) -> E
     return EncodedCaptions.laid_out(words, lengths, owners, features).to(features.device)
 
 
-def _read(networks: Sequence[Network], batch: CaptionBatch) -> list[CaptionWordFigures]:
+def _read(networks: Sequence[Network], batch: CaptionBatch) -> list[CaptionWordMetrics]:
     average = AverageProbabilities()
     for network in networks:
         logits, _ = network(batch.inputs, features=batch.features)
         average.add(logits)
     of_words = average.mean.gather(-1, batch.targets[..., None])[..., 0]
     # Captions as rows, so that each is one piece.
-    rows = [figures.mT.cpu().double() for figures in (of_words, average.total(), average.aleatoric)]
+    rows = [metrics.mT.cpu().double() for metrics in (of_words, average.total(), average.aleatoric)]
     lengths = batch.mask.sum(0).tolist()
     return [
-        CaptionWordFigures(*(figures[number, :length] for figures in rows))
+        CaptionWordMetrics(*(metrics[number, :length] for metrics in rows))
         for number, length in enumerate(lengths)
     ]

@@ -26,7 +26,7 @@ from bayesrnn.uncertainty.likelihood import Likelihood
 DynamicRule = Literal["sgd", "rms"]
 RULES: Final[tuple[str, ...]] = get_args(DynamicRule)
 
-#: The file of a run's folder that keeps what tuning found.
+#: The file in a run's folder with the settings that tuning found.
 _FILE = "dynamic.json"
 
 #: Where settings come from. Another formula had other numbers: its settings of rms lack a mark.
@@ -84,7 +84,7 @@ class DynamicOptions(CheckedOptions):
 
 @dataclass(frozen=True)
 class DynamicSettings(CheckedOptions):
-    """One complete choice, and where it comes from in a word; `decay` is for rms only."""
+    """One complete choice, and where it comes from; `decay` is for rms only."""
 
     rule: DynamicRule = option(REQUIRED, "the kind of update")
     lr: float = option(REQUIRED, "learning rate", **_LR)
@@ -159,9 +159,9 @@ def tuned_settings(path: Path) -> dict[str, DynamicSettings]:
         found = json.loads(RunDirectory(path).read_text(_FILE))
         return {
             rule: DynamicSettings(
-                rule, kept["lr"], kept["decay"], kept["segment"], _source(rule, kept)
+                rule, entry["lr"], entry["decay"], entry["segment"], _source(rule, entry)
             )
-            for rule, kept in found.items()
+            for rule, entry in found.items()
         }
     except (ValueError, AttributeError, KeyError, TypeError, ConfigError):
         raise RunError(
@@ -172,15 +172,15 @@ def tuned_settings(path: Path) -> dict[str, DynamicSettings]:
 def keep_settings(path: Path, best: DynamicSettings) -> None:
     """Keep what tuning found, beside what it found for the other rule."""
     tuned = {**tuned_settings(path), best.rule: replace(best, source=_TUNED)}
-    kept = {
+    entries = {
         rule: settings.numbers() | (_RMS_MARK if _is_marked(settings) else {})
         for rule, settings in tuned.items()
     }
-    RunDirectory(path).write_text(_FILE, json.dumps(kept, indent=2) + "\n")
+    RunDirectory(path).write_text(_FILE, json.dumps(entries, indent=2) + "\n")
 
 
-def _source(rule: str, kept: dict[str, Any]) -> str:
-    return _OUTDATED if rule == "rms" and not _RMS_MARK.items() <= kept.items() else _TUNED
+def _source(rule: str, entry: dict[str, Any]) -> str:
+    return _OUTDATED if rule == "rms" and not _RMS_MARK.items() <= entry.items() else _TUNED
 
 
 def _is_marked(settings: DynamicSettings) -> bool:

@@ -75,7 +75,7 @@ def evaluate_text(
     run: TrainedLanguageModel, settings: EvaluationSettings, options: TextOptions
 ) -> TextEvaluation:
     """The rows of a language model on a split of its own corpus."""
-    # First of all, so that a mistake in the settings is told before the long work.
+    # First of all, so that a mistake in the settings is reported before the long work.
     dynamic = choose_settings(run.path, options) if options.dynamic else None
     corpus, streams = run.corpus(), options.streams
     text = getattr(corpus, settings.split).to(run.device)

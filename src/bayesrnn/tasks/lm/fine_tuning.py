@@ -1,4 +1,4 @@
-"""Let the weights that are left make up for those that were dropped."""
+"""Fine-tune a pruned network: train the weights that are left."""
 
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar
@@ -27,7 +27,7 @@ def fine_tune(
 
     By gradient descent on the likelihood of the run's training text, with the run's minibatches,
     clipping and dropout. The module ends as it was after the epoch (or at the start) for which
-    `measure` was lowest. Gives what it was at the start and after each epoch.
+    `measure` was lowest. Returns what it was at the start and after each epoch.
     """
     config = trained.config
     batches = TrainingBatches(

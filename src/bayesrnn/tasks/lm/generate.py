@@ -1,4 +1,4 @@
-"""Generate text from a run, and see which words it was least sure of."""
+"""Generate text from a run."""
 
 from dataclasses import dataclass
 

@@ -40,7 +40,7 @@ QUANTILES = (0.05, 0.95)
 
 @dataclass(frozen=True)
 class Inspection:
-    """Figures for each word of a text, float64 [words] unless said otherwise.
+    """Metrics for each word of a text, float64 [words] unless said otherwise.
 
     draws: how many were averaged; 0 is the mean network.
     probability: of the word that came, averaged.
@@ -95,8 +95,8 @@ def inspect_words(
     a few numbers a word are left.
 
     ids: the token before the text, then the words of the text.
-    top: how many of the likeliest words after the end are wanted.
-    advance: is told how many words a network has read.
+    top: how many of the likeliest words after the end to give.
+    advance: is called with the number of words that a network has read.
     """
     used = draws.differing(samples)
     parts: list[dict[str, Tensor]] = []
@@ -111,7 +111,7 @@ def inspect_words(
         end.add(logits[-1].double().softmax(-1))
         single.append(_target_probabilities(logits[: len(targets)], targets))
         if reading.samples == used:
-            parts.append(_figures(reading.average, targets, single))
+            parts.append(_metrics(reading.average, targets, single))
     whole = {name: torch.cat([part[name] for part in parts]) for name in parts[0]}
     following_probability, following = end.mean.topk(min(top, vocabulary))
     return Inspection(
@@ -133,7 +133,7 @@ def _target_probabilities(logits: Tensor, targets: Tensor) -> Tensor:
     return (of_targets - totals).exp().cpu().double()
 
 
-def _figures(
+def _metrics(
     average: AverageProbabilities, targets: Tensor, single: Sequence[Tensor]
 ) -> dict[str, Tensor]:
     words = len(targets)
@@ -145,12 +145,12 @@ def _figures(
         "aleatoric": average.aleatoric[:words, 0],
         "likeliest_probability": likeliest_probability,
     }
-    figures = {name: value.cpu().double() for name, value in found.items()}
-    figures["likeliest"] = likeliest.cpu()
+    metrics = {name: value.cpu().double() for name, value in found.items()}
+    metrics["likeliest"] = likeliest.cpu()
     if len(single) > 1:
         low, high = np.quantile(torch.stack(list(single)).numpy(), QUANTILES, axis=0)
-        figures |= {"low": torch.from_numpy(low), "high": torch.from_numpy(high)}
-    return figures
+        metrics |= {"low": torch.from_numpy(low), "high": torch.from_numpy(high)}
+    return metrics
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,7 +185,7 @@ def inspect_text(options: InspectOptions) -> str:
 def inspected(
     trained: TrainedLanguageModel, tokens: list[str], samples: int, top: int, seed: int
 ) -> InspectedText:
-    """The figures of every word of a text that is cut into words."""
+    """The metrics of every word of a text that is cut into words."""
     vocabulary = trained.vocabulary
     # As in training, the end of a sentence comes before the first word, which has a chance so.
     ids = vocabulary.encode([EOS, *tokens]).to(trained.device)
@@ -214,7 +214,7 @@ def inspected(
 
 
 def _tokens(trained: TrainedLanguageModel, text: str | None, file: Path | None) -> list[str]:
-    """The words: a text given as it is goes on after its end, a file is whole."""
+    """The tokens; `--text` may continue after its end, a file is complete."""
     if file is not None:
         tokens = known_tokens(read_text(file), trained.vocabulary)
     else:
@@ -246,5 +246,5 @@ def _words(
 
 
 def _values(found: Tensor | None, count: int) -> list[float] | list[None]:
-    """The numbers, or as many times nothing."""
+    """The numbers, or None for each."""
     return [None] * count if found is None else found.tolist()

@@ -1,4 +1,4 @@
-"""A text as a language model saw it: how probable each word was, and where it was in doubt."""
+"""A text as a language model saw it: how probable each word was, and how uncertain."""
 
 import textwrap
 from collections.abc import Sequence
@@ -21,10 +21,10 @@ from bayesrnn.report.table import Table
 from bayesrnn.report.text import cells, counted, number_text, perplexity_text, printable
 from bayesrnn.tasks.lm.inspect_results import InspectedText, InspectedWord
 
-#: A text of at most so many words is shown with all figures below each word.
+#: The longest text, in words, that is shown with all metrics below each word.
 _GLOSSED = 60
 
-#: So many words are shown at most; the tables are about all of them.
+#: The most words that are shown; the tables are about all of them.
 _ON_SCREEN = 1_000
 _ON_PAGE = 20_000
 
@@ -60,7 +60,7 @@ def inspection_page(text: InspectedText, top: int) -> str:
 
 
 def inspection_sections(text: InspectedText, top: int, title: str) -> list[Section]:
-    """The shaded words under a title of their own, and the tables."""
+    """The shaded words under a title, and the tables."""
     shown = text.words[:_ON_PAGE]
     words = [HeatWord(_sign(word.word), _tooltip(word), not word.known) for word in shown]
     said = _notes(text, "dotted underline", _ON_PAGE, "--json has all")
@@ -115,8 +115,8 @@ def _disputed(text: InspectedText, top: int) -> list[int]:
     """The places where the draws disagree most, worst first."""
     if not text.doubted:
         return []
-    by_doubt = sorted(range(len(text.words)), key=lambda place: -text.words[place].epistemic)
-    return by_doubt[:top]
+    by_epistemic = sorted(range(len(text.words)), key=lambda place: -text.words[place].epistemic)
+    return by_epistemic[:top]
 
 
 def _tables(text: InspectedText, top: int, disputed: Sequence[int]) -> list[tuple[str, Table]]:

@@ -6,9 +6,9 @@ from dataclasses import dataclass
 
 @dataclass(frozen=True)
 class InspectedWord:
-    """A word of the text, as it is shown, and its figures; entropies in nats.
+    """A word of the text, as it is shown, and its metrics; entropies in nats.
 
-    known: whether the vocabulary has it; if not, the figures are those of `<unk>`.
+    known: whether the vocabulary has it; if not, the metrics are those of `<unk>`.
     low, high: 5% and 95% quantile of the probability over the draws; None with fewer than two.
     """
 

@@ -35,7 +35,7 @@ SIGNAL_TO_NOISE, MAGNITUDE, RANDOM = "signal-to-noise", "magnitude", "random"
 #: The share of the weights whose pattern is shown, unless a quality is to be kept.
 _SHOWN = 0.8
 
-#: The largest fraction that keeps the quality is found to one weight in so many.
+#: The largest fraction that keeps the quality is found to one weight in this many.
 _EXACTNESS = 1000
 
 _UNROLL = 100
@@ -138,8 +138,12 @@ def _write(
     tuned: list[float] = []
     if settings.fine_tune:
         tuned = fine_tune(
-            *(trained, pruned, kept, settings.fine_tune, settings.fine_tune_lr),
-            lambda module: bench.nll(module),
+            trained,
+            pruned,
+            kept,
+            epochs=settings.fine_tune,
+            lr=settings.fine_tune_lr,
+            measure=bench.nll,
         )
     weights = dict(pruned.named_parameters(remove_duplicate=False))
     size = write_compact(out, weights, kept, about, settings.values)
@@ -231,7 +235,7 @@ class Bench:
 def _curves(
     bench: Bench, rankings: Mapping[str, Ranking], wanted: tuple[float, ...], label: str
 ) -> list[Curve]:
-    """The figures of every order at every fraction; at 0 and 1 there is only one network."""
+    """The metrics of every order at every fraction; at 0 and 1 there is only one network."""
     fractions = sorted({0.0, *wanted})
     same = {fraction for fraction in fractions if fraction in (0, 1)}
     runs = len(same) + len(rankings) * (len(fractions) - len(same))
@@ -287,7 +291,7 @@ def kept_quality(bench: Bench, ranking: Ranking, curve: Curve, quality: float) -
 
 
 def as_json(run: PrunedRun) -> dict[str, Any]:
-    """The figures as values for a JSON file, with those that follow from others."""
+    """The metrics as values for a JSON file, with those that follow from others."""
     quality, file = run.quality, run.file
     return {
         **asdict(run),

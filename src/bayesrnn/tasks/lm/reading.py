@@ -1,6 +1,6 @@
 """Texts read word by word by many draws of a network, and what they expect at each word.
 
-The texts stand side by side, each with a recurrent state of its own that is carried from its first
+The texts stand side by side, each with its own recurrent state, which is carried from its first
 word to its last. They are read in chunks: each draw reads a chunk, then the next draw does, so
 that no more than one chunk of predictions and one set of weights is in memory. What is left of
 a prediction are a few numbers a word.
@@ -48,7 +48,7 @@ def readings(
 
     samples: the numbers of draws that are wanted; 0 asks for the mean network, which then comes
         first in each chunk. Where all draws are the same, only the mean network is read.
-    advance: is told how many words a network has read.
+    advance: is called with the number of words that a network has read.
     """
     needed = set(map(draws.differing, samples))
     length = max(1, _CHUNK // (inputs.shape[1] * vocabulary))
@@ -71,8 +71,8 @@ def readings(
 
 
 @dataclass(frozen=True)
-class Way:
-    """A way of prediction: the mean network (`samples` 0) or so many draws, averaged.
+class Averaging:
+    """The mean network (`samples` 0), or an average over the predictions of `samples` draws.
 
     temperature: what the logarithms of the averaged probabilities are divided by. A scaled average
     is one distribution, in which nothing is left of the draws: all of its entropy is aleatoric.
@@ -83,7 +83,7 @@ class Way:
 
 
 @dataclass(frozen=True)
-class WordFigures:
+class WordMetrics:
     """Figures for each word of a text but the first: [words], in the precision of the network.
 
     entropy: of the averaged prediction, in nats.
@@ -109,43 +109,45 @@ class WordFigures:
 
 
 @torch.no_grad()
-def word_figures(
+def word_metrics(
     draws: Draws,
     texts: Sequence[Tensor],
-    ways: Collection[Way],
+    averagings: Collection[Averaging],
     vocabulary: int,
     streams: int = 1,
     advance: Callable[[int], object] | None = None,
-) -> dict[Way, list[WordFigures]]:
-    """The figures of each text by each way of prediction; one reading serves all.
+) -> dict[Averaging, list[WordMetrics]]:
+    """The metrics of each text by each averaging; one reading serves all.
 
     With one stream the state of a text is carried from zero through the whole of it. More are
     faster; each starts from a zero state.
     """
     inputs, targets, lengths = side_by_side(texts, streams)
-    found: dict[Way, dict[str, Tensor]] = {way: {} for way in ways}
-    for reading in readings(draws, inputs, [way.samples for way in ways], vocabulary, advance):
-        for way, figures in found.items():
-            if draws.differing(way.samples) == reading.samples:
-                chunk = _figures(reading.average, targets[reading.words], way.temperature)
+    found: dict[Averaging, dict[str, Tensor]] = {one: {} for one in averagings}
+    samples = [one.samples for one in averagings]
+    for reading in readings(draws, inputs, samples, vocabulary, advance):
+        for averaging, metrics in found.items():
+            if draws.differing(averaging.samples) == reading.samples:
+                targets_read = targets[reading.words]
+                chunk = _metrics(reading.average, targets_read, averaging.temperature)
                 for name, values in chunk.items():
-                    if name not in figures:
-                        figures[name] = values.new_empty(inputs.shape, device="cpu")
-                    figures[name][reading.words] = values
+                    if name not in metrics:
+                        metrics[name] = values.new_empty(inputs.shape, device="cpu")
+                    metrics[name][reading.words] = values
     columns = [range(first, first + streams) for first in range(0, len(lengths), streams)]
     return {
-        way: [WordFigures(**_of_text(figures, lengths, of_text)) for of_text in columns]
-        for way, figures in found.items()
+        averaging: [WordMetrics(**_of_text(metrics, lengths, of_text)) for of_text in columns]
+        for averaging, metrics in found.items()
     }
 
 
 def _of_text(
-    figures: Mapping[str, Tensor], lengths: Sequence[int], columns: Sequence[int]
+    metrics: Mapping[str, Tensor], lengths: Sequence[int], columns: Sequence[int]
 ) -> dict[str, Tensor]:
-    """The figures of the text whose parts stand in these columns."""
+    """The metrics of the text whose parts stand in these columns."""
     parts = {
         name: [values[: lengths[column], column] for column in columns]
-        for name, values in figures.items()
+        for name, values in metrics.items()
     }
     return {name: torch.cat(of) if len(of) > 1 else of[0] for name, of in parts.items()}
 
@@ -164,7 +166,7 @@ def side_by_side(texts: Sequence[Tensor], streams: int = 1) -> tuple[Tensor, Ten
 
 
 def require_words(words: int, streams: int, name: str = "a text") -> None:
-    """Refuse a text that is too short for so many streams."""
+    """Refuse a text that is too short for this number of streams."""
     if words <= streams:
         raise CorpusError(
             f"{name} has {words} token(s), but {streams} stream(s) need at least {streams + 1}; "
@@ -172,7 +174,7 @@ def require_words(words: int, streams: int, name: str = "a text") -> None:
         )
 
 
-def _figures(
+def _metrics(
     average: AverageProbabilities, targets: Tensor, temperature: float
 ) -> dict[str, Tensor]:
     probs, total, aleatoric = average.mean, average.total(), average.aleatoric

@@ -86,8 +86,8 @@ class _TorchLayer(nn.Module):
 class SparseLanguageModel(nn.Module):
     """A language model for inference, each matrix sparse or dense; called like `LanguageModel`.
 
-    Its results are those of the module to the rounding of floats; it has weights of its own, and
-    no gradients, no dropout.
+    Its results are those of the module to the rounding of floats; its weights are copies, and it
+    has no gradients and no dropout.
     """
 
     output_bias: Tensor

@@ -142,7 +142,7 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         return evaluate_text(run, settings, options)
 
     def uncertainty(self) -> UncertaintyReport:
-        """Entropy gap, calibration, and how well shifted text is told from regular text."""
+        """Entropy gap, calibration, and how well shifted text is detected."""
         from bayesrnn.tasks.lm.uncertainty import REPORT  # late: it opens runs of this task
 
         return REPORT

@@ -19,7 +19,7 @@ from bayesrnn.tasks.lm.likelihood import target_log_probs
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.uncertainty.likelihood import Likelihood
 
-#: Tuning moves a setting by these factors in turn, each as long as that gains so many nats a word.
+#: Tuning moves a setting by these factors in turn, while that gains this many nats a word.
 _TUNING_FACTORS, _WORTH_WHILE = (8.0, 2.0), 1e-4
 
 

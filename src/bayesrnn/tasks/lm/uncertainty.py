@@ -21,19 +21,24 @@ from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.lm.data import CORPUS_NAMES, Corpus, load_corpus
 from bayesrnn.tasks.lm.reading import (
-    Way,
-    WordFigures,
+    Averaging,
+    WordMetrics,
     readings,
     require_words,
     side_by_side,
-    word_figures,
+    word_metrics,
 )
 from bayesrnn.tasks.lm.shifts import reversed_text, shuffled_text, text_with_random_words
 from bayesrnn.tasks.lm.summary import summarise
 from bayesrnn.tasks.lm.task import TASK, VALIDATION_STREAMS
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.tasks.lm.uncertainty_page import uncertainty_page
-from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty, ShiftFigures, StreamFigures
+from bayesrnn.tasks.lm.uncertainty_results import (
+    DrawLevel,
+    RunUncertainty,
+    ShiftMetrics,
+    TextMetrics,
+)
 from bayesrnn.tasks.lm.uncertainty_tables import uncertainty_text
 from bayesrnn.uncertainty.average import entropy
 from bayesrnn.uncertainty.calibration import reliability
@@ -100,7 +105,7 @@ def uncertainty(
     if not runs:
         raise ConfigError("no run was given; give the folders of one or more runs")
     summaries = [summarise(run) for run in runs]
-    # All are loaded before the long work begins, so that a mistake is told at once.
+    # All are loaded before the long work begins, so that a mistake is reported at once.
     trained = [TASK.open_run(run, checkpoint, device, for_inference=True) for run in runs]
     corpora = [one.corpus() for one in trained]
     texts = [_texts(*pair, settings) for pair in zip(trained, corpora, strict=True)]
@@ -166,20 +171,26 @@ def _benchmark(
     samples = sorted(set(settings.samples))
     generator = seeded(settings.seed)
     draws = Draws(trained.method, trained.net, samples[-1], generator)
-    plain_ways = [Way(number) for number in samples]
+    unscaled = [Averaging(number) for number in samples]
     ends = sorted({samples[0], samples[-1]})
     fitted = valid[: settings.temperature_words]
-    scaled_ways = _scaled_ways(trained, draws, ends, fitted, name)
+    scaled = _scaled(trained, draws, ends, fitted, name)
     on_device = [text.to(trained.device) for text in texts.values()]
-    ways = [*plain_ways, *scaled_ways]
+    averagings = [*unscaled, *scaled]
     cells = max(-(-(len(text) - 1) // settings.streams) for text in on_device)
     words = _networks(draws, samples) * cells * len(on_device) * settings.streams
     with progress_bar(words, " words", name) as bar:
-        found = word_figures(
-            *(draws, on_device, ways, len(trained.vocabulary), settings.streams), bar.update
+        found = word_metrics(
+            draws,
+            on_device,
+            averagings,
+            vocabulary=len(trained.vocabulary),
+            streams=settings.streams,
+            advance=bar.update,
         )
     levels = {
-        way: _level(way, dict(zip(texts, found[way], strict=True)), draws, settings) for way in ways
+        one: _level(one, dict(zip(texts, found[one], strict=True)), draws, settings)
+        for one in averagings
     }
     return RunUncertainty(
         name=name,
@@ -197,8 +208,8 @@ def _benchmark(
         temperature_words=settings.temperature_words,
         unknown={name: _unknown(text, trained.vocabulary) for name, text in texts.items() if name},
         unigram_entropy=unigram_entropy(texts[""]),
-        levels=tuple(levels[way] for way in plain_ways),
-        scaled=tuple(levels[way] for way in scaled_ways),
+        levels=tuple(levels[one] for one in unscaled),
+        scaled=tuple(levels[one] for one in scaled),
     )
 
 
@@ -215,14 +226,14 @@ def unigram_entropy(text: Tensor) -> float:
     return entropy(counts / counts.sum()).item()
 
 
-def _scaled_ways(
+def _scaled(
     trained: TrainedLanguageModel,
     draws: Draws,
     samples: Sequence[int],
     text: Tensor,
     name: str,
-) -> list[Way]:
-    """The ways of prediction with the temperature that suits each best on a validation text."""
+) -> list[Averaging]:
+    """The averages over draws with the temperature that fits each best to a validation text."""
     streams = min(VALIDATION_STREAMS, len(text) - 1)
     # Cut so that all streams are equally long: padding is no text.
     text = text[: (len(text) - 1) // streams * streams + 1]
@@ -234,7 +245,7 @@ def _scaled_ways(
             for number, fit in fits.items():
                 if draws.differing(number) == reading.samples:
                     fit.add(reading.average.mean, targets[reading.words])
-    return [Way(number, fit.temperature()) for number, fit in fits.items()]
+    return [Averaging(number, fit.temperature()) for number, fit in fits.items()]
 
 
 def _networks(draws: Draws, samples: Sequence[int]) -> int:
@@ -243,46 +254,47 @@ def _networks(draws: Draws, samples: Sequence[int]) -> int:
 
 
 def _level(
-    way: Way, found: Mapping[str, WordFigures], draws: Draws, settings: UncertaintySettings
-) -> Level:
+    averaging: Averaging,
+    found: Mapping[str, WordMetrics],
+    draws: Draws,
+    settings: UncertaintySettings,
+) -> DrawLevel:
     regular = found[""]
     wrong = ~regular.correct
-    told_by_information = draws.differing(way.samples) > 1 and way.temperature == 1
+    draws_differ = draws.differing(averaging.samples) > 1 and averaging.temperature == 1
 
-    def shift(shifted: WordFigures) -> ShiftFigures:
-        return ShiftFigures(
+    def shift(shifted: WordMetrics) -> ShiftMetrics:
+        return ShiftMetrics(
             figures=_means(shifted),
             gap=_mean(shifted.entropy) - _mean(regular.entropy),
-            by_entropy=told_apart(regular.entropy, shifted.entropy),
+            by_entropy=detect(regular.entropy, shifted.entropy),
             by_information=(
-                told_apart(regular.information, shifted.information)
-                if told_by_information
-                else None
+                detect(regular.information, shifted.information) if draws_differ else None
             ),
         )
 
-    def told_apart(scores: Tensor, shifted: Tensor) -> Detection:
+    def detect(scores: Tensor, shifted: Tensor) -> Detection:
         generator = seeded(settings.seed)
         ours, theirs = (window_means(values, settings.window) for values in (scores, shifted))
         return detection(ours, theirs, generator, settings.bootstrap)
 
-    return Level(
-        samples=way.samples,
-        temperature=way.temperature,
+    return DrawLevel(
+        samples=averaging.samples,
+        temperature=averaging.temperature,
         regular=_means(regular),
         error=_mean(wrong),
         brier=_mean(regular.brier),
         reliability=reliability(regular.confidence, regular.correct),
         reliability_equal_mass=reliability(regular.confidence, regular.correct, equal_mass=True),
         risk_coverage=risk_coverage(-regular.confidence, wrong.double()),
-        shifts={name: shift(figures) for name, figures in found.items() if name},
+        shifts={name: shift(metrics) for name, metrics in found.items() if name},
     )
 
 
-def _means(figures: WordFigures) -> StreamFigures:
+def _means(metrics: WordMetrics) -> TextMetrics:
     names = ("entropy", "aleatoric", "information", "nll")
-    means = {name: _mean(getattr(figures, name)) for name in names}
-    return StreamFigures(**means, words=len(figures.nll))
+    means = {name: _mean(getattr(metrics, name)) for name in names}
+    return TextMetrics(**means, words=len(metrics.nll))
 
 
 def _mean(values: Tensor) -> float:
@@ -290,7 +302,7 @@ def _mean(values: Tensor) -> float:
 
 
 def as_json(runs: Sequence[RunUncertainty]) -> list[dict[str, Any]]:
-    """The benchmark as values for a JSON file, with the figures that follow from others."""
+    """The benchmark as values for a JSON file, with the metrics that follow from others."""
     return [
         {
             **asdict(run),
@@ -301,7 +313,7 @@ def as_json(runs: Sequence[RunUncertainty]) -> list[dict[str, Any]]:
     ]
 
 
-def _level_json(level: Level) -> dict[str, Any]:
+def _level_json(level: DrawLevel) -> dict[str, Any]:
     return {
         **asdict(level),
         "perplexity": level.regular.perplexity,

@@ -1,4 +1,4 @@
-"""The page on the uncertainty of runs: tables, figures, and how to read them."""
+"""The page on the uncertainty of runs: tables, charts, and how to read them."""
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ from bayesrnn.report.chart import Reference, Series, draws_chart, line_chart
 from bayesrnn.report.page import Section, document, entries
 from bayesrnn.report.table import distinct_names
 from bayesrnn.report.text import counted, printable, shortened
-from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty
+from bayesrnn.tasks.lm.uncertainty_results import DrawLevel, RunUncertainty
 from bayesrnn.tasks.lm.uncertainty_tables import (
     all_shifts,
     gap,
@@ -59,7 +59,7 @@ _AUROC = (
 
 
 #: A metric of a level; None where there is none.
-_Metric = Callable[[Level], float | None]
+_Metric = Callable[[DrawLevel], float | None]
 _Points = list[tuple[float, float | None]]
 
 
@@ -86,7 +86,7 @@ class _Group:
             for name, run in zip(self.names, self.runs, strict=True)
         ]
 
-    def most(self, points: Callable[[Level], _Points], scaled: bool = False) -> list[Series]:
+    def most(self, points: Callable[[DrawLevel], _Points], scaled: bool = False) -> list[Series]:
         """A line per run, of its level with the most draws."""
         return [
             Series(
@@ -98,7 +98,7 @@ class _Group:
 
 
 def uncertainty_page(runs: Sequence[RunUncertainty]) -> str:
-    """One HTML file: the tables, the gap with every number of draws, figures, settings.
+    """One HTML file: the tables, the gap with every number of draws, charts, settings.
 
     Runs that cannot be compared with each other have charts of their own.
     """
@@ -153,7 +153,7 @@ def _gap_charts(group: _Group) -> Markup:
 
 
 def _overconfidence_chart(group: _Group) -> Markup:
-    def metric(level: Level) -> float:
+    def metric(level: DrawLevel) -> float:
         return level.regular.overconfidence
 
     return draws_chart(
@@ -167,7 +167,7 @@ def _overconfidence_chart(group: _Group) -> Markup:
 
 
 def _entropy_chart(group: _Group, shift: str) -> Markup:
-    def shifted(level: Level) -> float | None:
+    def shifted(level: DrawLevel) -> float | None:
         return level.shifts[shift].figures.entropy if shift in level.shifts else None
 
     return draws_chart(
@@ -183,7 +183,7 @@ def _entropy_chart(group: _Group, shift: str) -> Markup:
 def _reliability_charts(group: _Group) -> Markup:
     """As it is, and with temperature where that was tried."""
 
-    def points(level: Level) -> _Points:
+    def points(level: DrawLevel) -> _Points:
         found = level.reliability
         bins = zip(found.confidence, found.accuracy, found.count, strict=True)
         return [(sure, right) for sure, right, count in bins if count >= _FEWEST]
@@ -208,7 +208,7 @@ def _reliability_charts(group: _Group) -> Markup:
 
 
 def _risk_chart(group: _Group) -> Markup:
-    def points(level: Level) -> _Points:
+    def points(level: DrawLevel) -> _Points:
         return list(zip(level.risk_coverage.coverage, level.risk_coverage.risk, strict=True))
 
     return line_chart(
@@ -223,11 +223,11 @@ def _risk_chart(group: _Group) -> Markup:
 
 
 def _auroc_chart(group: _Group, shift: str) -> Markup:
-    def by_entropy(level: Level) -> float | None:
+    def by_entropy(level: DrawLevel) -> float | None:
         found = level.shifts.get(shift)
         return found.by_entropy.auroc.value if found else None
 
-    def by_information(level: Level) -> float | None:
+    def by_information(level: DrawLevel) -> float | None:
         found = level.shifts.get(shift)
         return found.by_information.auroc.value if found and found.by_information else None
 

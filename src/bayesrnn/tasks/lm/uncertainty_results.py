@@ -10,7 +10,7 @@ from bayesrnn.uncertainty.selective import RiskCoverage
 
 
 @dataclass(frozen=True)
-class StreamFigures:
+class TextMetrics:
     """Means over the words of one text, in nats a word.
 
     entropy: of the averaged prediction; it splits into the mean entropy of single draws,
@@ -36,23 +36,23 @@ class StreamFigures:
 
 
 @dataclass(frozen=True)
-class ShiftFigures:
+class ShiftMetrics:
     """A shifted text beside the regular one.
 
     gap: entropy on the shifted text minus entropy on the regular one (eq. 20 of the paper).
-    by_entropy, by_information: how well windows of the two texts are told apart by that score;
+    by_entropy, by_information: how well that score detects windows of the shifted text;
         the latter is None where there is no information: fewer than two different draws.
     """
 
-    figures: StreamFigures
+    figures: TextMetrics
     gap: float
     by_entropy: Detection
     by_information: Detection | None
 
 
 @dataclass(frozen=True)
-class Level:
-    """All figures of one way of prediction: the mean network (`samples` 0), or so many draws.
+class DrawLevel:
+    """All metrics of the mean network (`samples` 0), or of an average over `samples` draws.
 
     temperature: what the logarithms of the probabilities were divided by; 1 leaves them alone.
     error: share of words that were not the most probable one.
@@ -60,13 +60,13 @@ class Level:
 
     samples: int
     temperature: float
-    regular: StreamFigures
+    regular: TextMetrics
     error: float
     brier: float
     reliability: Reliability
     reliability_equal_mass: Reliability
     risk_coverage: RiskCoverage
-    shifts: Mapping[str, ShiftFigures]
+    shifts: Mapping[str, ShiftMetrics]
 
 
 @dataclass(frozen=True)
@@ -77,7 +77,7 @@ class RunUncertainty:
     scaled: for the fewest and the most draws, once more with the temperature that makes the
         validation text most probable: a control, since a flatter model widens the gap for free.
     unigram_entropy: that of the word counts of the regular text, in nats.
-    window: words per window for telling texts apart.
+    window: words per window of the detection.
     unknown: the share of words outside the vocabulary in each shifted text.
     """
 
@@ -85,7 +85,7 @@ class RunUncertainty:
     path: str
     method: str
     corpus: str
-    #: What tells the vocabulary from another: runs with different ones cannot be compared.
+    #: A hash of the vocabulary: runs with different ones cannot be compared.
     vocabulary: str
     settings: str
     split: str
@@ -97,5 +97,5 @@ class RunUncertainty:
     temperature_words: int
     unknown: Mapping[str, float]
     unigram_entropy: float
-    levels: tuple[Level, ...]
-    scaled: tuple[Level, ...]
+    levels: tuple[DrawLevel, ...]
+    scaled: tuple[DrawLevel, ...]

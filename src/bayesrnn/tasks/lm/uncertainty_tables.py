@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bayesrnn.errors import RunError
 from bayesrnn.report.table import Table, distinct_names, titled_text
 from bayesrnn.report.text import draws_text, interval_text, number_text, perplexity_text
-from bayesrnn.tasks.lm.uncertainty_results import Level, RunUncertainty, StreamFigures
+from bayesrnn.tasks.lm.uncertainty_results import DrawLevel, RunUncertainty, TextMetrics
 
 _GAP_NOTES = (
     "regular text, nats a word; mean: the mean network; ppl: perplexity, lower is better; H: mean "
@@ -42,7 +42,7 @@ def uncertainty_text(runs: Sequence[RunUncertainty]) -> str:
 def uncertainty_tables(
     runs: Sequence[RunUncertainty], every_level: bool = False
 ) -> list[tuple[str, Table]]:
-    """Titles and tables: the entropy gap, calibration, telling shifted from regular text.
+    """Titles and tables: the entropy gap, calibration, detection of shifted text.
 
     The gap is shown for the fewest and the most draws of each run; with `every_level`, for all.
     """
@@ -135,42 +135,42 @@ def _shift_table(runs: Sequence[RunUncertainty]) -> Table:
             shift,
             score,
             number_text(gap),
-            interval_text(*told.auroc),
-            interval_text(*told.aupr),
-            interval_text(*told.fpr95),
+            interval_text(*detected.auroc),
+            interval_text(*detected.aupr),
+            interval_text(*detected.fpr95),
         ]
         for name, run in zip(distinct_names(runs), runs, strict=True)
         for level in run.levels[-1:]
         for shift, found in level.shifts.items()
-        for score, gap, told in (
+        for score, gap, detected in (
             ("H", found.gap, found.by_entropy),
             ("MI", found.figures.information - level.regular.information, found.by_information),
         )
-        if told is not None
+        if detected is not None
     ]
     notes = [*_DETECTION_NOTES, *_unknown_notes(runs), *_problem_notes(runs)]
     return Table(header, rows, ("run", "shift", "by"), notes)
 
 
-def gap(level: Level, shift: str) -> float | None:
+def gap(level: DrawLevel, shift: str) -> float | None:
     """The entropy gap to a shifted text; None where it was not read."""
     found = level.shifts.get(shift)
     return found.gap if found else None
 
 
-def _ends(levels: Sequence[Level]) -> Sequence[Level]:
+def _ends(levels: Sequence[DrawLevel]) -> Sequence[DrawLevel]:
     """The first and the last level, or the only one."""
     return [*levels[:1], *levels[1:][-1:]]
 
 
-def _information(level: Level, figures: StreamFigures) -> float | None:
+def _information(level: DrawLevel, metrics: TextMetrics) -> float | None:
     """The mutual information where there is one: from two different draws on."""
     differ = all(shift.by_information for shift in level.shifts.values())
-    return figures.information if level.samples > 1 and differ else None
+    return metrics.information if level.samples > 1 and differ else None
 
 
 def _unknown_notes(runs: Sequence[RunUncertainty]) -> list[str]:
-    """Of texts with many words that a run does not know: the shift is then partly that."""
+    """The shares of unknown words: part of a shift may be those."""
     shares: dict[str, float] = {}
     for run in runs:
         for name, share in run.unknown.items():
