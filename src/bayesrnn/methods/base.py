@@ -14,7 +14,8 @@ import torch
 from torch import Tensor, nn
 from typing_extensions import TypeVar
 
-from bayesrnn.core.init import Scale
+from bayesrnn.core.init import Scale, relative
+from bayesrnn.nn.recurrent import WordNetwork
 from bayesrnn.options import CheckedOptions, options_of
 from bayesrnn.random import RandomStreams
 
@@ -248,3 +249,34 @@ class Bounded(ABC, Generic[Net]):
     @abstractmethod
     def bound(self, net: Net, objective: Objective, generator: torch.Generator) -> Bound:
         """The bound on a minibatch, whose objective has to be the summed loss."""
+
+
+#: The weights of a `WordNetwork` that have no posterior.
+DETERMINISTIC = ("output.bias",)
+
+
+def build_word_network(
+    method: Method[Any],
+    network: WordNetwork,
+    uniform: float,
+    generator: torch.Generator,
+    deterministic: tuple[str, ...] = DETERMINISTIC,
+) -> nn.Module:
+    """Initialise a network that reads words, and make of it what a method trains.
+
+    The layers that meet words start with larger sigmas. `uniform` 0 initialises by fan-in.
+    """
+
+    def initialise(made: nn.Module, generator: torch.Generator) -> None:
+        assert isinstance(made, WordNetwork)
+        made.initialise(uniform or None, generator)
+
+    initialise(network, generator)
+    hints = Hints(
+        deterministic=deterministic,
+        sigma_init={"recurrent.*": relative(0.25, 0.5), "*": relative(0.5, 1.0)},
+        initialise=initialise,
+        before_recurrent=("input_dropout",),
+        after_dropout=("output",),
+    )
+    return method.build(network, hints)

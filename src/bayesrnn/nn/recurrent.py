@@ -1,6 +1,7 @@
 """What the recurrent networks of all tasks have in common."""
 
 import math
+from typing import cast
 
 import torch
 from torch import Tensor, nn
@@ -53,3 +54,46 @@ def initialise_weights(
         else:
             std = 1 / math.sqrt(parameter.shape[1])
             nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std, generator=generator)
+
+
+class WordNetwork(nn.Module):
+    """Embedding, recurrent layers as wide, and a linear map to `outputs` numbers.
+
+    The dropout layers stand where Zaremba et al. (2014) put them, on the non-recurrent
+    connections, and do nothing until a rate is set.
+
+    first: further layers by name, which come before the others in the order of the parameters:
+        that decides which random numbers the weights of each start from.
+    """
+
+    def __init__(
+        self,
+        vocabulary: int,
+        outputs: int,
+        hidden: int,
+        layers: int,
+        cell: str,
+        **first: nn.Module,
+    ) -> None:
+        super().__init__()
+        for name, layer in first.items():
+            self.add_module(name, layer)
+        self.embedding = nn.Embedding(vocabulary, hidden)
+        self.recurrent = recurrent_layers(cell, hidden, layers)
+        self.output = nn.Linear(hidden, outputs)
+        self.input_dropout = nn.Dropout(0.0)
+        self.output_dropout = nn.Dropout(0.0)
+
+    def initialise(self, uniform: float | None, generator: torch.Generator) -> None:
+        """Set all weights: uniformly within +-`uniform`, or truncated normals if it is None.
+
+        The normals have standard deviation 1 / sqrt(fan-in); biases are zero, and embeddings
+        N(0, 1) unless they are the output matrix as well.
+        """
+        tied = self.output.weight is self.embedding.weight
+        initialise_weights(self, uniform, generator, embedding=not tied)
+
+    def read(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
+        """The features [time, batch, hidden] at each of `words` [time, batch], and the state."""
+        features, state = self.recurrent(self.input_dropout(self.embedding(words)), state)
+        return features, cast(State, state)

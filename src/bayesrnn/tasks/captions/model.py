@@ -1,16 +1,13 @@
 """A recurrent network that says in words what an image shows."""
 
-from typing import cast
-
-import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.nn.recurrent import State, initialise_weights, recurrent_layers
+from bayesrnn.nn.recurrent import State, WordNetwork
 
 
-class Captioner(nn.Module):
+class Captioner(WordNetwork):
     """A language model that starts from an image in place of a state of zeros.
 
     That the image's representation is the initial state of the LSTM is from Fortunato et al.
@@ -18,10 +15,9 @@ class Captioner(nn.Module):
     the features into the cells that the recurrent layers start with, and their tanh is the output
     that they start with; where there are no cells, there is the latter only. Features are scaled
     to the length `feature_norm` first: their direction says what is in an image.
-
-    The dropout layers stand after the embedding and before the output, and do nothing until a rate
-    is set.
     """
+
+    image: nn.Linear
 
     def __init__(
         self,
@@ -32,18 +28,9 @@ class Captioner(nn.Module):
         cell: str = "lstm",
         feature_norm: float = 1.0,
     ) -> None:
-        super().__init__()
-        self.image = nn.Linear(features, layers * hidden)
-        self.embedding = nn.Embedding(vocabulary, hidden)
-        self.recurrent = recurrent_layers(cell, hidden, layers)
-        self.output = nn.Linear(hidden, vocabulary)
-        self.input_dropout = nn.Dropout(0.0)
-        self.output_dropout = nn.Dropout(0.0)
+        image = nn.Linear(features, layers * hidden)
+        super().__init__(vocabulary, vocabulary, hidden, layers, cell, image=image)
         self.feature_norm = feature_norm
-
-    def initialise(self, uniform: float | None, generator: torch.Generator) -> None:
-        """Set all weights as a language model does."""
-        initialise_weights(self, uniform, generator)
 
     def forward(
         self, words: Tensor, features: Tensor | None = None, state: State | None = None
@@ -60,8 +47,8 @@ class Captioner(nn.Module):
             )
         if features is not None:
             state = self._seen(features)
-        outputs, state = self.recurrent(self.input_dropout(self.embedding(words)), state)
-        return self.output(self.output_dropout(outputs)), cast(State, state)
+        outputs, state = self.read(words, state)
+        return self.output(self.output_dropout(outputs)), state
 
     def _seen(self, features: Tensor) -> State:
         """The state [layers, batch, hidden] of a network that has seen images."""

@@ -11,10 +11,9 @@ from typing import Any, ClassVar
 import torch
 from torch import nn
 
-from bayesrnn.core.init import relative
 from bayesrnn.data.batches import ShuffledBatches
 from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
-from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
+from bayesrnn.methods.base import Method, Network, Objective, Outcome, build_word_network
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import Recipes
@@ -99,22 +98,7 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
             config.cell,
             config.feature_norm,
         )
-
-        def initialise(made: nn.Module, generator: torch.Generator) -> None:
-            assert isinstance(made, Captioner)
-            made.initialise(config.init or None, generator)
-
-        initialise(module, streams["init"])
-        return method.build(
-            module,
-            Hints(
-                deterministic=("output.bias",),
-                sigma_init={"recurrent.*": relative(0.25, 0.5), "*": relative(0.5, 1.0)},
-                initialise=initialise,
-                before_recurrent=("input_dropout",),
-                after_dropout=("output",),
-            ),
-        )
+        return build_word_network(method, module, config.init, streams["init"])
 
     def problem(
         self,

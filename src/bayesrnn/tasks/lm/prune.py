@@ -16,6 +16,7 @@ from bayesrnn.compression.pruning import dropped_weights, without
 from bayesrnn.compression.ranking import Ranking, at_random, magnitude, signal_to_noise
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.methods.base import DETERMINISTIC
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.output import require_outputs, require_writable, write_json, write_text
@@ -25,7 +26,7 @@ from bayesrnn.tasks.lm.likelihood import target_log_probs
 from bayesrnn.tasks.lm.prune_report import pruning_page, pruning_text
 from bayesrnn.tasks.lm.prune_results import Curve, KeptQuality, Measured, PrunedFile, PrunedRun
 from bayesrnn.tasks.lm.prune_settings import PruneOptions, PruneSettings
-from bayesrnn.tasks.lm.task import HINTS, TASK
+from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.training.run_directory import RunDirectory
 
@@ -170,8 +171,7 @@ def droppable(module: nn.Module) -> dict[str, nn.Parameter]:
     return {
         name: parameter
         for name, parameter in module.named_parameters()
-        if parameter.requires_grad
-        and not any(fnmatchcase(name, pattern) for pattern in HINTS.deterministic)
+        if parameter.requires_grad and name not in DETERMINISTIC
     }
 
 

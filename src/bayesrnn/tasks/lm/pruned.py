@@ -54,14 +54,14 @@ def load_pruned(
         config = replace(trained_as, method=plain.name, kl_weighting="uniform", options={})
         words = len(read_vocabulary(files))
         with torch.device("meta"):  # before memory is taken for a network that does not fit
-            expected = _network(config, words).state_dict()
+            expected = language_model(config, words).state_dict()
     except (BayesRNNError, ValueError, RuntimeError) as error:
         raise CheckpointError(f"the network of {path} cannot be made: {error}") from None
     shapes = {name: weight.shape for name, weight in compact.weights.items()}
     if shapes != {name: weight.shape for name, weight in expected.items()}:
         raise CheckpointError(f"the weights of {path} do not fit its configuration")
     method = plain(plain.options_type(), RandomStreams(config.seed))
-    module = _network(config, words)
+    module = language_model(config, words)
     module.load_state_dict(compact.weights)
     place = choose_device(device)
     sparse = for_inference and place.type == "cpu"
@@ -69,5 +69,6 @@ def load_pruned(
     return TrainedLanguageModel(path, config, method, net.to(place), step, place, files)
 
 
-def _network(config: LanguageModelConfig, words: int) -> LanguageModel:
+def language_model(config: LanguageModelConfig, words: int) -> LanguageModel:
+    """The network of a configuration, for a vocabulary of `words` words."""
     return LanguageModel(words, config.hidden, config.layers, config.cell, config.tied)

@@ -2,7 +2,7 @@
 
 import hashlib
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -10,10 +10,9 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-from bayesrnn.core.init import relative
 from bayesrnn.data.batches import Batch, TrainingBatches
 from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
-from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
+from bayesrnn.methods.base import Method, Network, Objective, Outcome, build_word_network
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
@@ -24,18 +23,9 @@ from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.evaluate import TextEvaluation, TextOptions, TextRow, evaluate_text, row_text
 from bayesrnn.tasks.lm.likelihood import likelihood
-from bayesrnn.tasks.lm.model import LanguageModel
-from bayesrnn.tasks.lm.pruned import load_pruned
+from bayesrnn.tasks.lm.pruned import language_model, load_pruned
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel, corpus_of
 from bayesrnn.uncertainty.likelihood import Likelihood
-
-#: The output bias stays deterministic, and the layers that meet words start out less sure.
-HINTS = Hints(
-    deterministic=("output.bias",),
-    sigma_init={"recurrent.*": relative(0.25, 0.5), "*": relative(0.5, 1.0)},
-    before_recurrent=("input_dropout",),
-    after_dropout=("output",),
-)
 
 #: Streams side by side in the validation after an epoch.
 VALIDATION_STREAMS = 20
@@ -94,14 +84,8 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         streams: RandomStreams,
     ) -> nn.Module:
         """A recurrent network between words and words."""
-        module = _network(config, files)
-
-        def initialise(model: nn.Module, generator: torch.Generator) -> None:
-            assert isinstance(model, LanguageModel)
-            model.initialise(config.init or None, generator)
-
-        initialise(module, streams["init"])
-        return method.build(module, replace(HINTS, initialise=initialise))
+        module = language_model(config, len(read_vocabulary(files)))
+        return build_word_network(method, module, config.init, streams["init"])
 
     def problem(
         self,
@@ -184,11 +168,6 @@ class LanguageModelProblem:
         """The likelihood of the validation text with the mean weights."""
         found = likelihood(self.method, self.net, self.valid, streams=VALIDATION_STREAMS)
         return {"perplexity": found.perplexity, "nll": found.nll}
-
-
-def _network(config: LanguageModelConfig, files: Mapping[str, str]) -> LanguageModel:
-    words = len(read_vocabulary(files))
-    return LanguageModel(words, config.hidden, config.layers, config.cell, config.tied)
 
 
 TASK = LanguageModelTask()

@@ -3,18 +3,16 @@
 import torch
 from torch import Tensor, nn
 
-from bayesrnn.nn.recurrent import initialise_weights, recurrent_layers
+from bayesrnn.nn.recurrent import WordNetwork
 
 
-class TextPredictor(nn.Module):
-    """Embedding, recurrent layers, and a linear map of the features at a text's last word.
+class TextPredictor(WordNetwork):
+    """Embedding, recurrent layers, and a linear map from the features at a text's last word.
 
     With `classes` the outputs are one logit per class. Without, they are two numbers, the mean of a
     normal distribution and the logarithm of its variance. The variance is the same for all texts:
     `log_noise`, the logarithm of its root, is one learnt number. It starts at 0, where the negative
     log-likelihood is half the squared error, but for a constant.
-
-    The dropout layers do nothing until a rate is set.
     """
 
     def __init__(
@@ -25,24 +23,15 @@ class TextPredictor(nn.Module):
         cell: str = "lstm",
         classes: int | None = None,
     ) -> None:
-        super().__init__()
-        self.embedding = nn.Embedding(vocabulary, hidden)
-        self.recurrent = recurrent_layers(cell, hidden, layers)
-        self.output = nn.Linear(hidden, classes or 1)
-        self.input_dropout = nn.Dropout(0.0)
-        self.output_dropout = nn.Dropout(0.0)
+        super().__init__(vocabulary, classes or 1, hidden, layers, cell)
         self.log_noise = None if classes else nn.Parameter(torch.zeros(()))
-
-    def initialise(self, uniform: float | None, generator: torch.Generator) -> None:
-        """Set all weights as a language model does, and the noise to 1."""
-        initialise_weights(self, uniform, generator)
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """Outputs [batch, 2 or classes] for `words` [time, batch].
 
         `lengths` [batch] says how many words of each column count; the rest is padding.
         """
-        features, _ = self.recurrent(self.input_dropout(self.embedding(words)))
+        features, _ = self.read(words)
         columns = torch.arange(len(lengths), device=lengths.device)
         # Of the axis of time, one step is left: layers that drop the same at all steps need it.
         last = features[(lengths - 1)[None], columns[None]]

@@ -13,10 +13,16 @@ from typing import Any, ClassVar
 import torch
 from torch import Tensor, nn
 
-from bayesrnn.core.init import relative
 from bayesrnn.data.batches import ShuffledBatches
 from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
-from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
+from bayesrnn.methods.base import (
+    DETERMINISTIC,
+    Method,
+    Network,
+    Objective,
+    Outcome,
+    build_word_network,
+)
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import Recipes
@@ -94,22 +100,9 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         words, target = len(read_vocabulary(files)), read_target(files[TARGET_FILE])
         classes = len(target.names) if isinstance(target, Labels) else None
         module = TextPredictor(words, config.hidden, config.layers, config.cell, classes)
-
-        def initialise(made: nn.Module, generator: torch.Generator) -> None:
-            assert isinstance(made, TextPredictor)
-            made.initialise(config.init or None, generator)
-
-        initialise(module, streams["init"])
         noise = () if classes else ("log_noise",)
-        return method.build(
-            module,
-            Hints(
-                deterministic=("output.bias", *noise),
-                sigma_init={"recurrent.*": relative(0.25, 0.5), "*": relative(0.5, 1.0)},
-                initialise=initialise,
-                before_recurrent=("input_dropout",),
-                after_dropout=("output",),
-            ),
+        return build_word_network(
+            method, module, config.init, streams["init"], (*DETERMINISTIC, *noise)
         )
 
     def problem(
