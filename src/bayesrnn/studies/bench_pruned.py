@@ -14,7 +14,7 @@ from bayesrnn.progress import progress_bar
 from bayesrnn.studies.bench import BATCH, UNROLL, VOCABULARY
 from bayesrnn.studies.resident import resident_megabytes
 from bayesrnn.tasks.lm.model import LanguageModel
-from bayesrnn.tasks.lm.sparse import sparse_language_model
+from bayesrnn.tasks.lm.sparse import SparseLanguageModel
 
 FRACTIONS = (0.0, 0.8, 0.95)
 
@@ -138,7 +138,7 @@ def make_model(size: ModelSize, fraction: float, form: BenchedForm) -> nn.Module
         for weight in dense.parameters():
             if weight.dim() > 1:  # uniform, so the smallest tenth lies within a tenth of the bound
                 weight.mul_(weight.abs() >= fraction * bound)
-    return dense if form == "dense" else sparse_language_model(dense, form)
+    return dense if form == "dense" else SparseLanguageModel(dense, form)
 
 
 def _apart(

@@ -3,7 +3,6 @@ from itertools import product
 import pytest
 import torch
 
-from bayesrnn.errors import ConfigError
 from bayesrnn.nn.recurrent import CELLS
 from bayesrnn.tasks.captions import search as caption_search
 from bayesrnn.tasks.captions.model import Captioner
@@ -183,9 +182,3 @@ def test_nothing_to_say_is_a_caption_too():
 
 def test_confidence_is_by_word():
     assert SpokenCaption((4, 2, 4), -6.0).confidence == -1.5
-
-
-@pytest.mark.parametrize("name", ["beam", "longest"])
-def test_mistakes(name):
-    with pytest.raises(ConfigError, match=f"{name} is 0; it has to be 1 or more"):
-        CaptionSearch(EOS, **{name: 0})

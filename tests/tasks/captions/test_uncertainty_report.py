@@ -7,7 +7,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bayesrnn.errors import RunError
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import cells
 from bayesrnn.tasks.captions.uncertainty_report import (
@@ -172,12 +171,6 @@ def test_any_names_fit_in_the_terminal(name: str) -> None:
     text = caption_uncertainty_text([run(name + end) for end in ("first", "second")])
     assert all(cells(line) <= 100 and line.isprintable() for line in text.split("\n"))
     assert text.count("75.2 (70.0-75.0)") == 2, "figures are never shortened"
-
-
-def test_nothing_to_report() -> None:
-    for report in (caption_uncertainty_text, caption_uncertainty_page):
-        with pytest.raises(RunError, match="no runs to report on"):
-            report([])
 
 
 # The page

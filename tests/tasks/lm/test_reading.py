@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from torch.distributions import Categorical
 
 from bayesrnn.core.init import absolute
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import CorpusError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Hints
 from bayesrnn.random import RandomStreams
@@ -221,14 +221,12 @@ def test_texts_that_are_too_short():
         word_metrics(draws, [text(5)], [Averaging(0)], VOCABULARY, streams=5)
 
 
-def test_scaling_keeps_the_order_and_refuses_a_temperature_of_zero():
+def test_scaling_keeps_the_order():
     probs = torch.tensor([[0.7, 0.2, 0.1, 0.0]])
     flat = reading.scaled(probs, 2.0)
     roots = probs.sqrt()
     torch.testing.assert_close(flat, roots / roots.sum())
     assert 0 < flat[0, 3] < 1e-18  # the root of the smallest float
-    with pytest.raises(ConfigError, match="temperature is 0"):
-        reading.scaled(probs, 0.0)
 
 
 def test_a_word_that_no_draw_thought_possible_has_a_large_but_finite_loss():

@@ -12,7 +12,7 @@ from bayesrnn.compression import sparse
 from bayesrnn.compression.pruning import without
 from bayesrnn.errors import ConfigError
 from bayesrnn.tasks.lm.model import LanguageModel
-from bayesrnn.tasks.lm.sparse import sparse_language_model
+from bayesrnn.tasks.lm.sparse import SparseLanguageModel
 
 
 def language_model(cell="lstm", layers=2, tied=False, dropped=0.8, vocabulary=60, hidden=24):
@@ -56,7 +56,7 @@ def test_language_models_do_as_the_dense_ones(compiled, cell, layers, tied, shap
         if not compiled:
             patch.setattr(sparse, "kernel_for", lambda tensors: None)
         module = language_model(cell, layers, tied)
-        packed = sparse_language_model(module)
+        packed = SparseLanguageModel(module)
         assert set(packed.forms.values()) == {"sparse"}
         check_same(module, packed, text(*shape))
 
@@ -64,7 +64,7 @@ def test_language_models_do_as_the_dense_ones(compiled, cell, layers, tied, shap
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
 def test_what_has_lost_nothing_stays_dense(cell):
     module = language_model(cell, dropped=0.0)
-    packed = sparse_language_model(module)
+    packed = SparseLanguageModel(module)
     assert set(packed.forms.values()) == {"dense"}
     assert packed.nbytes == sum(weight.nbytes for weight in module.parameters())
     check_same(module, packed, text(5, 3))
@@ -76,7 +76,7 @@ def test_dense_and_sparse_in_one_layer(cell, which):
     module = language_model(cell, dropped=0.0)
     weight = module.get_parameter(f"recurrent.weight_{which}_l1")
     weight.data[:, 3:] = 0
-    packed = sparse_language_model(module)
+    packed = SparseLanguageModel(module)
     assert [name for name, form in packed.forms.items() if form == "sparse"] == [
         f"recurrent.weight_{which}_l1"
     ]
@@ -86,13 +86,13 @@ def test_dense_and_sparse_in_one_layer(cell, which):
 @pytest.mark.parametrize("cell", ["lstm", "gru"])
 def test_a_network_of_which_nothing_is_left(cell):
     module = language_model(cell, dropped=1.0)
-    check_same(module, sparse_language_model(module), text(3, 2))
+    check_same(module, SparseLanguageModel(module), text(3, 2))
 
 
 @pytest.mark.parametrize("tied", [False, True])
 def test_at_80_percent_it_takes_less_than_half_of_the_memory(tied):
     module = language_model(tied=tied, vocabulary=2000, hidden=100)
-    packed = sparse_language_model(module)
+    packed = SparseLanguageModel(module)
     assert packed.nbytes < 0.4 * sum(weight.nbytes for weight in module.parameters())
     assert (packed.output is packed.embedding) == tied
 
@@ -100,7 +100,7 @@ def test_at_80_percent_it_takes_less_than_half_of_the_memory(tied):
 def test_the_dense_weights_are_let_go():
     module = language_model(dropped=0.8)
     weights = [weakref.ref(weight) for weight in module.parameters()]
-    packed = sparse_language_model(module)
+    packed = SparseLanguageModel(module)
     shapes = {tuple(weight.shape) for weight in module.parameters() if weight.dim() > 1}
     assert not shapes & {tuple(t.shape) for t in (*packed.buffers(), *packed.parameters())}
     del module
@@ -112,7 +112,7 @@ def test_the_dense_weights_are_let_go():
 @pytest.mark.parametrize("dropped", [0.0, 0.8])
 def test_it_has_weights_of_its_own_and_no_gradients(dropped):
     module = language_model(dropped=dropped)
-    packed, words = sparse_language_model(module), text(2, 2)
+    packed, words = SparseLanguageModel(module), text(2, 2)
     before = packed(words)[0]
     for weight in module.parameters():
         weight.data.fill_(9.0)
@@ -132,7 +132,7 @@ def test_it_has_weights_of_its_own_and_no_gradients(dropped):
 )
 def test_speed_goes_by_what_is_left_and_by_size(cell, hidden, dropped, sparse_ones):
     module = language_model(cell, dropped=dropped, vocabulary=1100, hidden=hidden)
-    packed = sparse_language_model(module, prefer="speed")
+    packed = SparseLanguageModel(module, prefer="speed")
     found = {name.split(".")[0] for name, form in packed.forms.items() if form == "sparse"}
     # An RNN of 260 has two matrices of 67,600 weights.
     assert found == sparse_ones - ({"recurrent"} if cell == "rnn" else set())
@@ -144,7 +144,7 @@ def test_two_matrices_of_a_layer_go_together_for_speed():
     module.recurrent.weight_ih_l0.data[:, :-1] = 0  # together, half of the layer is left
     module.recurrent.weight_ih_l1.data.zero_()
     module.recurrent.weight_hh_l1.data[:, 100:] = 0  # together, a fifth
-    forms = sparse_language_model(module, prefer="speed").forms
+    forms = SparseLanguageModel(module, prefer="speed").forms
     assert [name for name, form in forms.items() if form == "sparse"] == [
         "recurrent.weight_ih_l1",
         "recurrent.weight_hh_l1",
@@ -154,14 +154,14 @@ def test_two_matrices_of_a_layer_go_together_for_speed():
 def test_the_same_network_gives_the_same_bits():
     """Nothing is measured: made twice, it is in the same form and does the same arithmetic."""
     module, words = language_model(vocabulary=1100, hidden=260), text(4, 1)
-    made = [sparse_language_model(module, prefer="speed") for _ in range(2)]
+    made = [SparseLanguageModel(module, prefer="speed") for _ in range(2)]
     assert made[0].forms == made[1].forms
     assert torch.equal(made[0](words)[0], made[1](words)[0])
 
 
 @pytest.mark.parametrize("cell", ["lstm", "gru", "rnn"])
 def test_a_state_of_another_shape_is_refused(cell):
-    packed, words = sparse_language_model(language_model(cell)), text(2, 3)
+    packed, words = SparseLanguageModel(language_model(cell)), text(2, 3)
     for shape in ((2, 3, 8), (2, 4, 24), (1, 3, 24), (2, 3, 24, 1)):
         state = torch.zeros(shape)
         with pytest.raises(ConfigError, match=r"the state has the shape .* needs \(2, 3, 24\)"):
@@ -172,14 +172,9 @@ def test_a_state_of_another_shape_is_refused(cell):
 
 
 def test_a_state_dict_with_a_wrong_column_is_refused_and_nothing_taken():
-    packed, words = sparse_language_model(language_model()), text(2, 2)
+    packed, words = SparseLanguageModel(language_model()), text(2, 2)
     before, state = packed(words)[0], packed.state_dict()
     state["output.columns"] = state["output.columns"].long().index_fill(0, torch.tensor([3]), 60000)
     with pytest.raises(ConfigError, match="24 columns has values in columns 0 to 60000"):
         packed.load_state_dict(state)
     assert torch.equal(packed(words)[0], before)
-
-
-def test_wishes_that_cannot_be_met():
-    with pytest.raises(ConfigError, match=r"'size'.*memory, speed"):
-        sparse_language_model(language_model(), prefer="size")

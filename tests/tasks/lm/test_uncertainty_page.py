@@ -7,7 +7,6 @@ from xml.etree import ElementTree as ET
 
 import pytest
 
-from bayesrnn.errors import RunError
 from bayesrnn.tasks.lm.uncertainty_page import uncertainty_page
 from bayesrnn.tasks.lm.uncertainty_results import RunUncertainty
 from bayesrnn.uncertainty.calibration import Reliability
@@ -164,8 +163,3 @@ def test_figures_that_are_no_numbers(
     text = uncertainty_page([run, replace(run, scaled=())])
     assert "nan" not in read_page(text).text
     charts(run)
-
-
-def test_no_runs() -> None:
-    with pytest.raises(RunError, match="no runs to report on"):
-        uncertainty_page([])

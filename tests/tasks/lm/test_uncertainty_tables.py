@@ -7,7 +7,6 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from bayesrnn.errors import RunError
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import cells
 from bayesrnn.tasks.lm.uncertainty_results import RunUncertainty
@@ -187,5 +186,3 @@ def test_nothing_was_tried(make_uncertainty: MakeUncertainty) -> None:
     gap, calibration, told = tables(make_uncertainty(gaps={}, scaled=()))
     assert {line["gap"] for line in lines(gap)} == {line["T"] for line in lines(gap)} == {"-"}
     assert (len(calibration.rows), len(told.rows)) == (2, 0)
-    with pytest.raises(RunError, match="no runs to report on"):
-        uncertainty_text([])

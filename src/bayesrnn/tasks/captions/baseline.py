@@ -13,7 +13,6 @@ from typing import Final
 import torch
 from torch import Tensor
 
-from bayesrnn.errors import ConfigError
 from bayesrnn.progress import progress_bar
 from bayesrnn.tasks.captions.data import CaptionedImages, CaptionWords
 from bayesrnn.tasks.captions.scores import CIDER_SIGMA, ORDERS
@@ -47,16 +46,6 @@ def nearest_images(known: Tensor, features: Tensor, neighbours: int) -> Tensor:
 
     Near is a high cosine of the two feature vectors; of equals, the earlier comes first.
     """
-    if not 1 <= neighbours <= len(known):
-        raise ConfigError(
-            f"the number of neighbours is {neighbours}; it has to be from 1 to the number of known "
-            f"images, {len(known):,}"
-        )
-    if known.shape[1:] != features.shape[1:]:
-        raise ConfigError(
-            f"known images have {known.shape[-1]:,} features and the images to caption "
-            f"{features.shape[-1]:,}; take both from the same image network"
-        )
     directions = torch.nn.functional.normalize(known.double(), dim=1)
     cosines = torch.nn.functional.normalize(features.double(), dim=1) @ directions.T
     return cosines.argsort(dim=1, descending=True, stable=True)[:, :neighbours]
@@ -73,8 +62,6 @@ class CaptionIndex:
     """
 
     def __init__(self, captions: Sequence[Sequence[CaptionWords]]) -> None:
-        if not captions or not all(own and all(own) for own in captions):
-            raise ConfigError("give at least one image, for each a caption, and for each a word")
         self.captions = [caption for own in captions for caption in own]
         self._per_image = torch.tensor([len(own) for own in captions])
         owner = torch.arange(len(captions)).repeat_interleave(self._per_image)

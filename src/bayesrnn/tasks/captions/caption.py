@@ -85,9 +85,7 @@ def caption_images(options: PhotographOptions) -> str:
     trained = TASK.open_run(options.run, options.checkpoint, options.device)
     looking = load_image_network().to(trained.device)
     features, previews = _seen(files, looking, trained.device, with_previews=html is not None)
-    found = captioned(
-        trained, files, features, options.best, options.samples, options.beam, options.seed
-    )
+    found = captioned(trained, files, features, options)
     if html is not None:
         write_text(captions_page(found, previews), html)
     if json is not None:
@@ -113,21 +111,18 @@ def captioned(
     trained: TrainedCaptioner,
     files: Sequence[Path],
     features: Tensor,
-    best: int,
-    samples: int,
-    beam: int,
-    seed: int,
+    options: PhotographOptions,
 ) -> Captioning:
-    """The `best` captions of each image, with the metrics of their words."""
-    search = caption_search(trained, max(beam, best))
-    draws = Draws(trained.method, trained.net, samples, seeded(seed))
+    """The best captions of each image, with the metrics of their words."""
+    search = caption_search(trained, max(options.beam, options.best))
+    draws = Draws(trained.method, trained.net, options.samples, seeded(options.seed))
     networks = list(draws.networks())
     vocabulary = trained.vocabulary
     images: list[CaptionedImage] = []
     with progress_bar(len(files), " images", "captioning", delay=1.0) as bar:
         for start in range(0, len(files), _BATCH):
             some = features[start : start + _BATCH]
-            ranked = _ranked(networks, search, some, best, vocabulary)
+            ranked = _ranked(networks, search, some, options.best, vocabulary)
             said = [Counter[tuple[int, ...]]() for _ in some]
             if len(networks) > 1:
                 said = each_draw_says(networks, search, some)
@@ -142,8 +137,8 @@ def captioned(
         run=trained.path.name,
         method=trained.config.method,
         step=trained.step,
-        seed=seed,
-        samples=draws.differing(samples),
+        seed=options.seed,
+        samples=draws.differing(options.samples),
         beam=search.beam,
         images=images,
     )

@@ -8,8 +8,6 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from bayesrnn.errors import ConfigError
-
 ORDERS = 4
 """The longest run of words that a caption's scores look at."""
 
@@ -86,7 +84,6 @@ def score_captions(
     candidates: Sequence[Words], references: Sequence[Sequence[Words]]
 ) -> CaptionScores:
     """Score a caption for each image, cut into words, against the captions that people wrote."""
-    _require_captions(candidates, references)
     counted = [ngram_counts(words) for words in candidates]
     known = [[ngram_counts(words) for words in captions] for captions in references]
     bleu_rows, rouge_rows, cider_rows = [], [], []
@@ -215,21 +212,6 @@ def cider_d(
         )
         total += alike * math.exp(-((own.length - other.length) ** 2) / (2 * CIDER_SIGMA**2))
     return 10 * total / (ORDERS * len(references))
-
-
-def _require_captions(candidates: Sequence[Words], references: Sequence[Sequence[Words]]) -> None:
-    if not candidates or len(candidates) != len(references):
-        raise ConfigError(
-            f"there are {len(candidates):,} captions to score and references for "
-            f"{len(references):,} images; give one caption for each image, and at least one"
-        )
-    for number, (words, captions) in enumerate(zip(candidates, references, strict=True)):
-        if not captions:
-            raise ConfigError(f"image {number} has no references; give at least one caption")
-        if any(isinstance(caption, str) for caption in (words, *captions)):
-            raise ConfigError(
-                f"a caption of image {number} is a text; cut it into words, as caption_words does"
-            )
 
 
 #: Scores are kept and shown times this, as the field does.

@@ -8,7 +8,6 @@ import torch
 from torch import Tensor
 from torch.utils._pytree import tree_map_only
 
-from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Network
 from bayesrnn.uncertainty.average import AverageProbabilities
 
@@ -43,11 +42,6 @@ class CaptionSearch:
     unspoken: tuple[int, ...] = ()
     beam: int = 3
     longest: int = 30
-
-    def __post_init__(self) -> None:
-        for name in ("beam", "longest"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"{name} is {getattr(self, name)}; it has to be 1 or more")
 
     def cuts(self, words: Sequence[int]) -> bool:
         """Whether a caption that was found is as long as can be, so that it had to end there."""

@@ -4,7 +4,6 @@ from collections.abc import Iterator, Sequence
 
 from markupsafe import Markup
 
-from bayesrnn.errors import RunError
 from bayesrnn.report.axes import even_axis, share_axis
 from bayesrnn.report.chart import Series, line_chart
 from bayesrnn.report.page import Section, document, entries
@@ -57,8 +56,6 @@ def caption_uncertainty_tables(runs: Sequence[CaptionUncertainty]) -> list[tuple
 
     All runs were measured on the same images. The last table is there where other images were.
     """
-    if not runs:
-        raise RunError("there are no runs to report on; give at least one run directory")
     tables = [
         ("CIDEr when the least certain captions are withheld", _withholding_table(runs)),
         ("Does confidence follow CIDEr?", _correlation_table(runs)),

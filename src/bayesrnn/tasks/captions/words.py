@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Network
 from bayesrnn.tasks.captions.batches import CaptionBatch, EncodedCaptions
 from bayesrnn.tasks.captions.search import CaptionSearch
@@ -65,14 +64,10 @@ def read_captions(
     eos: the number of the word that starts and ends a caption.
     advance: is called with the number of captions that all networks have read.
     """
-    if not networks:
-        raise ConfigError("there is no network to read with; give at least one")
-    if len(features) != len(captions):
-        raise ConfigError(
-            f"there are features of {len(features):,} images for {len(captions):,} captions; "
-            "give those of the image of each caption"
-        )
-    encoded = _encoded(features, captions, eos)
+    words = torch.tensor([number for caption in captions for number in (eos, *caption, eos)])
+    lengths = [len(caption) + 1 for caption in captions]
+    encoded = EncodedCaptions.laid_out(words, lengths, range(len(captions)), features)
+    encoded = encoded.to(features.device)
     found: list[CaptionWordMetrics] = []
     for chosen in torch.split(torch.arange(len(captions), device=features.device), _BATCH):
         found += _read(networks, encoded.batch(chosen)) if len(chosen) else []
@@ -99,13 +94,6 @@ def each_draw_says(
         for own, captions in zip(said, greedy.captions([network], features, advance), strict=True):
             own[captions[0].words] += 1
     return said
-
-
-def _encoded(features: Tensor, captions: Sequence[Sequence[int]], eos: int) -> EncodedCaptions:
-    words = torch.tensor([number for caption in captions for number in (eos, *caption, eos)])
-    lengths = [len(caption) + 1 for caption in captions]
-    owners = range(len(captions))
-    return EncodedCaptions.laid_out(words, lengths, owners, features).to(features.device)
 
 
 def _read(networks: Sequence[Network], batch: CaptionBatch) -> list[CaptionWordMetrics]:

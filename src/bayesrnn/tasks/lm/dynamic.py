@@ -24,9 +24,6 @@ from bayesrnn.nn.dropout import never_drop
 #: A loss per word, in nats, from which no training comes back.
 _HOPELESS = 1e4
 
-#: Learning rates from here on overflow float32 at once.
-_TOO_LARGE = 1e30
-
 #: Changes the weights that it was made for, in place, given the gradients of the latest segment.
 Update = Callable[[tuple[Tensor, ...]], None]
 
@@ -40,13 +37,6 @@ class GradientDescent:
 
     lr: float = 0.1
     clip: float | None = 5.0
-
-    def __post_init__(self) -> None:
-        _require_positive(lr=self.lr)
-        if self.clip is not None and not self.clip >= 0:
-            raise ConfigError(
-                f"the dynamic clip is {self.clip:g}; it has to be 0 (no limit) or more"
-            )
 
     def start(self, weights: Mapping[str, Tensor]) -> Update:
         """The update of these weights."""
@@ -80,19 +70,8 @@ class RootMeanSquare:
     statistics: Mapping[str, Tensor] = field(repr=False, compare=False)
     epsilon: float = 1e-4
 
-    def __post_init__(self) -> None:
-        _require_positive(lr=self.lr, epsilon=self.epsilon)
-        if not 0 <= self.decay <= 1:
-            raise ConfigError(f"the dynamic decay is {self.decay:g}; it has to be from 0 to 1")
-
     def start(self, weights: Mapping[str, Tensor]) -> Update:
         """The update of these weights, which hold their trained values."""
-        shapes = [{name: t.shape for name, t in ts.items()} for ts in (weights, self.statistics)]
-        if shapes[0] != shapes[1]:
-            raise ConfigError(
-                "the gradient statistics are those of another network: its weights have other "
-                "names or shapes; gather them with the network that is evaluated"
-            )
         tensors = list(weights.values())
         trained = [tensor.detach().clone() for tensor in tensors]
         roots = [self.statistics[name].to(weight).sqrt() for name, weight in weights.items()]
@@ -139,8 +118,6 @@ def gradient_statistics(
         count += 1
         if advance is not None:
             advance(targets.numel())
-    if not count:
-        raise ConfigError("there are no minibatches to gather gradient statistics from; give one")
     torch._foreach_div_(squares, count)
     return dict(zip(weights, squares, strict=True))
 
@@ -162,8 +139,6 @@ def dynamic_log_probs(
     `module` maps tokens [time, batch] and a state to logits [time, batch, words] and a state. It
     is left unchanged; the copy that learns has its dropout off.
     """
-    if segment < 1:
-        raise ConfigError(f"the dynamic segment is {segment}; it has to be 1 or more")
     net, weights = _copy(module)
     if isinstance(rule, GradientDescent):
         _keep_read_rows(net)
@@ -197,8 +172,6 @@ def _copy(module: nn.Module) -> tuple[nn.Module, dict[str, nn.Parameter]]:
             layer.train()
             layer.flatten_parameters()
     weights = {name: weight for name, weight in net.named_parameters() if weight.requires_grad}
-    if not weights:
-        raise ConfigError("the network has no weights to learn with: none requires a gradient")
     return net, weights
 
 
@@ -235,11 +208,3 @@ def _divergence(loss: float, done: int, lr: float) -> TrainingDivergedError:
         f"dynamic evaluation diverged at word {done + 1} with lr {lr:g}: the loss became {loss:g}; "
         "give a lower --dynamic-lr"
     )
-
-
-def _require_positive(**numbers: float) -> None:
-    for name, number in numbers.items():
-        if not 0 < number < _TOO_LARGE:
-            raise ConfigError(
-                f"the dynamic {name} is {number:g}; it has to be above 0 and below {_TOO_LARGE:g}"
-            )

@@ -1,23 +1,23 @@
 """Fine-tune a pruned network: train the weights that are left."""
 
+import copy
 from collections.abc import Callable, Mapping
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
+from torch.utils._pytree import tree_map_only
 
 from bayesrnn.data.batches import TrainingBatches
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 
-Module = TypeVar("Module", bound=nn.Module)
-
 
 def fine_tune(
     trained: TrainedLanguageModel,
-    module: Module,
+    module: nn.Module,
     kept: Mapping[str, Tensor],
     epochs: int,
     lr: float,
@@ -37,7 +37,7 @@ def fine_tune(
     masks = {name: kept[name].to(p) for name, p in parameters.items() if name in kept}
     optimiser = torch.optim.SGD(parameters.values(), lr)
     found = [measure(module)]
-    best = _copied(module)
+    best = copy.deepcopy(module.state_dict())
     words = epochs * len(batches) * batches.sequences * batches.steps
     streams = RandomStreams(config.seed)
     with progress_bar(words, " words", "fine-tuning") as bar, streams.as_default("fine-tuning"):
@@ -46,9 +46,7 @@ def fine_tune(
             module.train()
             for inputs, targets in batches:
                 logits, state = module(inputs, state)
-                state = (
-                    state.detach() if isinstance(state, Tensor) else tuple(map(_detached, state))
-                )
+                state = tree_map_only(Tensor, Tensor.detach, state)
                 loss = F.cross_entropy(logits.flatten(0, 1), targets.flatten()) * len(targets)
                 optimiser.zero_grad()
                 loss.backward()  # type: ignore[no-untyped-call]
@@ -62,15 +60,7 @@ def fine_tune(
                 bar.update(targets.numel())
             found.append(measure(module))
             if found[-1] == min(found):
-                best = _copied(module)
+                best = copy.deepcopy(module.state_dict())
     module.load_state_dict(best)
     module.eval()
     return found
-
-
-def _copied(module: nn.Module) -> dict[str, Tensor]:
-    return {name: tensor.clone() for name, tensor in module.state_dict().items()}
-
-
-def _detached(tensor: Tensor) -> Tensor:
-    return tensor.detach()

@@ -15,7 +15,7 @@ from bayesrnn.runs.config import resolve
 from bayesrnn.runs.load import choose_device
 from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
 from bayesrnn.tasks.lm.model import LanguageModel
-from bayesrnn.tasks.lm.sparse import sparse_language_model
+from bayesrnn.tasks.lm.sparse import SparseLanguageModel
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 
 
@@ -65,7 +65,7 @@ def load_pruned(
     module.load_state_dict(compact.weights)
     place = choose_device(device)
     sparse = for_inference and place.type == "cpu"
-    net = sparse_language_model(module, prefer="speed") if sparse else module
+    net = SparseLanguageModel(module, prefer="speed") if sparse else module
     return TrainedLanguageModel(path, config, method, net.to(place), step, place, files)
 
 

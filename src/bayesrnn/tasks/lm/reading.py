@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import CorpusError
 from bayesrnn.methods.base import Network
 from bayesrnn.uncertainty.average import AverageProbabilities, entropy
 from bayesrnn.uncertainty.draws import Draws
@@ -197,7 +197,5 @@ def _metrics(
 
 def scaled(probabilities: Tensor, temperature: float) -> Tensor:
     """Probabilities proportional to p ** (1 / temperature), classes on the last axis."""
-    if not temperature > 0:
-        raise ConfigError(f"the temperature is {temperature:g}; it has to be above 0")
     least = torch.finfo(probabilities.dtype).tiny  # as in the fit of the temperature
     return probabilities.clamp_min(least).log_().div_(temperature).softmax(-1)

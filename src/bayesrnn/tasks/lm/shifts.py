@@ -3,8 +3,6 @@
 import torch
 from torch import Tensor
 
-from bayesrnn.errors import ConfigError
-
 
 def reversed_text(text: Tensor) -> Tensor:
     """The whole text backwards, as the paper's benchmark has it."""
@@ -20,8 +18,6 @@ def text_with_random_words(
     text: Tensor, share: float, vocabulary: int, generator: torch.Generator
 ) -> Tensor:
     """The text with each word replaced, with probability `share`, by any word of the vocabulary."""
-    if not 0 <= share <= 1:
-        raise ConfigError(f"the share of random words is {share:g}; it has to be from 0 to 1")
     replaced = torch.rand(len(text), generator=generator) < share
     words = torch.randint(vocabulary, (len(text),), generator=generator)
     return torch.where(replaced, words, text)

@@ -1,7 +1,5 @@
 """Language models for inference whose matrices are without the weights that were dropped."""
 
-from typing import get_args
-
 import torch
 from torch import Tensor, nn
 
@@ -84,15 +82,18 @@ class _TorchLayer(nn.Module):
 
 
 class SparseLanguageModel(nn.Module):
-    """A language model for inference, each matrix sparse or dense; called like `LanguageModel`.
+    """A language model for inference without weights that are zero; called like `LanguageModel`.
 
     Its results are those of the module to the rounding of floats; its weights are copies, and it
     has no gradients and no dropout.
+
+    prefer: as in `as_matrix`; the two matrices of a recurrent layer go together for "speed". For
+        an embedding, where words are only looked up, memory decides.
     """
 
     output_bias: Tensor
 
-    def __init__(self, module: LanguageModel, prefer: Prefer) -> None:
+    def __init__(self, module: LanguageModel, prefer: Prefer = "memory") -> None:
         super().__init__()
         self.cell = next(name for name, kind in CELLS.items() if isinstance(module.recurrent, kind))
         self.output = as_matrix(module.output.weight, prefer)
@@ -152,17 +153,6 @@ class SparseLanguageModel(nn.Module):
             name: "sparse" if isinstance(matrix, SparseMatrix) else "dense"
             for name, matrix in matrices.items()
         }
-
-
-def sparse_language_model(module: LanguageModel, prefer: Prefer = "memory") -> SparseLanguageModel:
-    """The same network for inference, without the weights that are zero.
-
-    prefer: as in `as_matrix`; the two matrices of a recurrent layer go together for "speed". For
-        an embedding, where words are only looked up, memory decides.
-    """
-    if prefer not in get_args(Prefer):
-        raise ConfigError(f"prefer is {prefer!r}; there are: {', '.join(get_args(Prefer))}")
-    return SparseLanguageModel(module, prefer)
 
 
 def _layer(

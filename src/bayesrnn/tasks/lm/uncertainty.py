@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bayesrnn.data.text import known_tokens, read_text
 from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import CorpusError
 from bayesrnn.options import option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams, seeded
@@ -102,8 +102,6 @@ def uncertainty(
     device: str = "auto",
 ) -> list[RunUncertainty]:
     """The benchmark of each run, on the text of its own corpus."""
-    if not runs:
-        raise ConfigError("no run was given; give the folders of one or more runs")
     summaries = [summarise(run) for run in runs]
     # All are loaded before the long work begins, so that a mistake is reported at once.
     trained = [TASK.open_run(run, checkpoint, device, for_inference=True) for run in runs]

@@ -2,7 +2,6 @@
 
 from collections.abc import Sequence
 
-from bayesrnn.errors import RunError
 from bayesrnn.report.table import Table, distinct_names, titled_text
 from bayesrnn.report.text import draws_text, interval_text, number_text, perplexity_text
 from bayesrnn.tasks.lm.uncertainty_results import DrawLevel, RunUncertainty, TextMetrics
@@ -46,8 +45,6 @@ def uncertainty_tables(
 
     The gap is shown for the fewest and the most draws of each run; with `every_level`, for all.
     """
-    if not runs:
-        raise RunError("there are no runs to report on; give at least one run directory")
     windows = " or ".join(str(window) for window in dict.fromkeys(run.window for run in runs))
     shift = main_shift(runs)
     return [
