@@ -2,6 +2,7 @@
 
 import hashlib
 import os
+import shutil
 import subprocess
 import sys
 from importlib.resources import files
@@ -188,17 +189,29 @@ CAPTIONER_OPTIONS = {
 }
 
 
+@pytest.fixture(scope="session")
+def captioners_of_all_tests(tmp_path_factory):
+    """Where captioners are kept that several tests copy."""
+    return tmp_path_factory.mktemp("captioners-of-all-tests")
+
+
 @pytest.fixture
-def trained_captioner(tiny_flickr8k, program, tmp_path):
-    """A function that trains a method; gives the folder of the run."""
+def trained_captioner(tiny_flickr8k, program, tmp_path, captioners_of_all_tests):
+    """A function that trains a method; gives the folder of the run, which a test may change.
+
+    Runs that differ in method and epochs alone are trained once and copied.
+    """
 
     def train(method="plain", *options, name=None):
         run = tmp_path / (name or method)
-        own = CAPTIONER_OPTIONS.get(method, ())
-        code, _, errors = program(
-            *("train", "captions", *CAPTIONER, "--method", method, *own, *options, "--out", run)
-        )
-        assert code == 0, errors
-        return run
+        shared = len(options) == 2 and options[0] == "--epochs"
+        out = captioners_of_all_tests / f"{method}-{options[1]}" if shared else run
+        if not (shared and out.exists()):
+            own = CAPTIONER_OPTIONS.get(method, ())
+            code, _, errors = program(
+                *("train", "captions", *CAPTIONER, "--method", method, *own, *options, "--out", out)
+            )
+            assert code == 0, errors
+        return shutil.copytree(out, run, symlinks=True) if shared else run
 
     return train

@@ -90,9 +90,9 @@ def test_a_beam_is_for_captions(program, tmp_path):
         ("tune-dynamic",),
     ],
 )
-def test_commands_for_other_runs(command, trained_captioner, program):
-    run = trained_captioner("plain", "--epochs", "1")
-    code, out, errors = program(command[0], run, *command[1:])
+def test_commands_for_other_runs(command, program, tmp_path):
+    (tmp_path / "config.toml").write_text('task = "captions"\n')
+    code, out, errors = program(command[0], tmp_path, *command[1:])
     assert (code, out) == (1, "")
     assert "is a run of `bayesrnn train captions`" in errors
     assert errors.count("\n") == 1

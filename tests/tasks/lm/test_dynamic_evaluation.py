@@ -2,26 +2,42 @@
 
 import hashlib
 import json
+import shutil
 
 import pytest
 import torch
 
+from bayesrnn.cli.main import main
 from bayesrnn.tasks.lm.task import LanguageModelTask
 
+from ...conftest import TINY
 
-@pytest.fixture
-def trained(train_arguments, program, tmp_path):
-    """A function that trains a method for two epochs; gives the folder of the run."""
 
-    def train(method, *options):
-        run = tmp_path / method
-        code, _, errors = program(
-            *train_arguments, "--epochs", "2", "--method", method, "--out", run, *options
-        )
-        assert code == 0, errors
+@pytest.fixture(scope="module")
+def trained_once(tiny_text, tmp_path_factory):
+    """A function that trains a method for two epochs, once; nobody may change the run."""
+    folder = tmp_path_factory.mktemp("trained")
+
+    def train(method):
+        run = folder / method
+        if not run.exists():
+            options = ["--epochs", "2", "--method", method, "--out", str(run)]
+            assert main(["train", "lm", "--corpus", str(tiny_text), *TINY, *options]) == 0
         return run
 
     return train
+
+
+@pytest.fixture
+def trained(trained_once, capsys, tmp_path):
+    """A function that gives the folder of a run of a method, which a test may change."""
+
+    def copied(method):
+        run = shutil.copytree(trained_once(method), tmp_path / method, symlinks=True)
+        capsys.readouterr()  # what training said
+        return run
+
+    return copied
 
 
 @pytest.fixture
@@ -67,10 +83,8 @@ def test_a_sharpened_run_has_three_rows(trained, evaluated):
     assert three["perplexity"] == three["rows"][1]["perplexity"]
 
 
-def test_the_log_of_a_sharpened_run_has_its_own_figures(train_arguments, program, tmp_path):
-    run = tmp_path / "run"
-    program(*train_arguments, "--epochs", "2", "--method", "sharpened", "--out", run)
-    lines = (run / "metrics.jsonl").read_text().splitlines()
+def test_the_log_of_a_sharpened_run_has_its_own_metrics(trained_once):
+    lines = (trained_once("sharpened") / "metrics.jsonl").read_text().splitlines()
     records = [record for record in map(json.loads, lines) if record["kind"] == "train"]
     assert records
     for record in records:
@@ -147,7 +161,7 @@ def test_tuning_never_reads_the_test_text(trained, program, tiny_text, monkeypat
 
         with monkeypatch.context() as patch:
             patch.setattr(LanguageModelTask, "open_run", changed)
-            return program("tune-dynamic", run, "--words", "150")
+            return program("tune-dynamic", run, "--words", "60")
 
     assert found(0) == found(1)
 
@@ -197,7 +211,7 @@ def test_tuning_keeps_nothing_that_does_not_help(trained, program, monkeypatch):
 
 
 def test_what_is_shown_while_training_has_the_price_in_it(train_arguments, program, tmp_path):
-    """However little the KL of sharpening weighs in the loss, figures are shown with all of it."""
+    """However little the KL of sharpening weighs in the loss, metrics are shown with all of it."""
     options = ("--eta-init", "0.05", "--eta-lr", "0", "--sharpen-kl-weight", "0")
     run = tmp_path / "run"
     program(*train_arguments, "--epochs", "1", "--method", "sharpened", "--out", run, *options)

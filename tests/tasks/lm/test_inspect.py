@@ -1,7 +1,6 @@
 """`bayesrnn inspect` on runs of every method, and what it says to mistakes."""
 
 import json
-import os
 from html.parser import HTMLParser
 
 import pytest
@@ -148,12 +147,8 @@ def test_a_file_that_is_not_a_text(content, words, runs, program, tmp_path):
 
 
 def test_a_run_of_digits_is_refused(program, tmp_path):
-    pytest.importorskip("sklearn")
-    run = tmp_path / "digits"
-    options = ("--images", "digits", "--hidden", "8", "--batch-size", "64", "--epochs", "1")
-    code, _, errors = program("train", "mnist", *options, "--device", "cpu", "--out", run)
-    assert code == 0, errors
-    code, _, errors = program("inspect", run, "--text", "one")
+    (tmp_path / "config.toml").write_text('task = "mnist"\n')
+    code, _, errors = program("inspect", tmp_path, "--text", "one")
     assert code == 1
     assert "bayesrnn train lm" in errors
     assert errors.count("\n") == 1
@@ -172,16 +167,13 @@ def test_help(program):
         assert option in out
 
 
-def test_a_terminal_that_knows_only_ascii(runs, start):
+def test_a_terminal_that_knows_only_ascii(runs, start, program, monkeypatch):
     arguments = ("inspect", runs / "plain", "--text", "It is. A truth")
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setenv("PYTHONIOENCODING", "ascii")
+    _, plain, _ = program(*arguments)
     process = start(*arguments)
-    plain = process.communicate()[0]
-    os.environ["PYTHONIOENCODING"] = "ascii"
-    try:
-        process = start(*arguments)
-        out, errors = process.communicate()
-    finally:
-        del os.environ["PYTHONIOENCODING"]
+    out, errors = process.communicate()
     assert process.returncode == 0, errors
     assert out == plain.replace("¶", "?").replace("…", "?")
 
