@@ -144,6 +144,15 @@ def _inference(run: TrainedRun[Any], samples: int, name: str = "") -> Inference:
     return Inference(f"samples{samples}", f"{name}averaged over {counted}", samples)
 
 
+def perplexity_row_text(row: Any) -> str:
+    """The likelihood of the words of a row with `perplexity`, `nll` and `tokens`."""
+    at_most = "<= " if row.inference == "bound" else ""
+    return (
+        f"perplexity {at_most}{row.perplexity:.2f} ({at_most}{row.nll:.4f} nats a word"
+        f"{kl_text(row.kl, row.standard_error)}, {row.tokens:,} words)"
+    )
+
+
 def kl_text(kl: float | None, standard_error: float | None) -> str:
     """How much of a bound is KL, where it is one, and how exact it is, where that is known."""
     if kl is None:

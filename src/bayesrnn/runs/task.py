@@ -25,6 +25,7 @@ from bayesrnn.report.text import number_text
 from bayesrnn.runs.arguments import ReportOptions
 from bayesrnn.runs.config import Recipes, TrainingConfig, resolve
 from bayesrnn.runs.evaluation import Evaluation, EvaluationSettings
+from bayesrnn.runs.output import require_outputs, write_json, write_text
 from bayesrnn.training.problem import Problem
 
 if TYPE_CHECKING:
@@ -71,13 +72,28 @@ class OwnComparison(NamedTuple):
 
 
 class UncertaintyReport(NamedTuple):
-    """How the uncertainty of several runs of a task is measured, and told as text.
+    """How the uncertainty of several runs of a task is measured and shown.
 
-    options: a dataclass of options; `report` is handed one, with the runs and files to write.
+    options: a dataclass of options.
+    measure: what is found, given runs, options, a checkpoint and a device.
+    page, as_json, text: the same as a page, as values for a JSON file, and for a terminal.
     """
 
     options: type[CheckedOptions]
-    report: Callable[[ReportOptions, Any], str]
+    measure: Callable[[Sequence[Path], Any, str, str], Any]
+    page: Callable[[Any], str]
+    as_json: Callable[[Any], Any]
+    text: Callable[[Any], str]
+
+    def report(self, where: ReportOptions, options: Any) -> str:
+        """The text; the page and JSON are written if `where` asks for them."""
+        require_outputs(where.html, where.json)
+        found = self.measure(where.runs, options, where.checkpoint, where.device)
+        if where.html is not None:
+            write_text(self.page(found), where.html)
+        if where.json is not None:
+            write_json(self.as_json(found), where.json)
+        return self.text(found)
 
 
 class Task(ABC, Generic[Config, Data]):

@@ -17,11 +17,14 @@ from bayesrnn.progress import progress_bar
 from bayesrnn.tasks.captions.data import CaptionedImages, CaptionWords
 from bayesrnn.tasks.captions.scores import CIDER_SIGMA, ORDERS
 
+#: Of how many nearest images the captions are looked through.
+NEIGHBOURS: Final = 60
+
 
 def consensus_captions(
     known: CaptionedImages,
     features: Tensor,
-    neighbours: int = 60,
+    neighbours: int = NEIGHBOURS,
     advance: Callable[[int], object] | None = None,
 ) -> list[CaptionWords]:
     """Caption each image of `features` `[images, width]` as similar images were (Devlin 2015).
@@ -158,10 +161,6 @@ def _places(sizes: Tensor, groups: Tensor) -> Tensor:
     first = (sizes.cumsum(0) - sizes)[groups]
     within = torch.arange(int(size.sum())) - (size.cumsum(0) - size).repeat_interleave(size)
     return first.repeat_interleave(size) + within
-
-
-#: Of how many nearest images the captions are looked through.
-NEIGHBOURS: Final = 60
 
 
 @dataclass(frozen=True)

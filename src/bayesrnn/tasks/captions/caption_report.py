@@ -80,7 +80,7 @@ def confidence_line(image: CaptionedImage) -> str:
 def scales_of(found: Captioning) -> dict[str, ColourScale]:
     """The scale of each metric that is shown: one for all images, so that they can be compared."""
     words = [word for image in found.images for word in image.best.words]
-    names = ["entropy", "epistemic"] if found.doubted else ["entropy"]
+    names = ["entropy", "epistemic"] if found.several_draws else ["entropy"]
     own = {name: ColourScale.of([getattr(word, name) for word in words]) for name in names}
     return {"probability": WORD_PROBABILITY, **own}
 
@@ -133,7 +133,7 @@ def meanings(found: Captioning) -> list[str]:
         "word was, in nats",
         *_cut_notes(found),
     ]
-    if found.doubted:
+    if found.several_draws:
         said.append(
             "epistemic: the part of the entropy that comes from the draws' disagreement; single "
             "draws always take the word that they find likeliest"
@@ -186,7 +186,7 @@ def _overview(found: Captioning) -> Table:
         for image in found.images
     ]
     said = [_CONFIDENCE, *_cut_notes(found)]
-    if found.doubted:
+    if found.several_draws:
         header.append("draws say")
         for row, image in zip(rows, found.images, strict=True):
             row.append(str(len(image.draws)))
@@ -199,7 +199,7 @@ def captions_page(found: Captioning, pictures: Sequence[Preview]) -> str:
     """All images, each beside what was said of it; `pictures` are of the same images in turn."""
     scales = scales_of(found)
     articles = [
-        _article(image, picture, scales, found.doubted)
+        _article(image, picture, scales, found.several_draws)
         for image, picture in zip(found.images, pictures, strict=True)
     ]
     said = [*meanings(found), "rest the pointer on a word to see its figures"]
@@ -212,7 +212,7 @@ def captions_page(found: Captioning, pictures: Sequence[Preview]) -> str:
 
 
 def _article(
-    image: CaptionedImage, picture: Preview, scales: Mapping[str, ColourScale], doubted: bool
+    image: CaptionedImage, picture: Preview, scales: Mapping[str, ColourScale], several_draws: bool
 ) -> dict[str, object]:
     """What the page shows of an image."""
     best = image.best
@@ -220,7 +220,7 @@ def _article(
         HeatWord(
             shown,
             f"p {probability_text(word.probability)}, "
-            f"{entropy_text(word.entropy, word.aleatoric, word.epistemic, doubted)}",
+            f"{entropy_text(word.entropy, word.aleatoric, word.epistemic, several_draws)}",
         )
         for shown, word in zip(shown_words(best), best.words, strict=True)
     ]

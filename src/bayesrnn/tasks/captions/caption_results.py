@@ -87,6 +87,6 @@ class Captioning:
     images: Sequence[CaptionedImage]
 
     @property
-    def doubted(self) -> bool:
+    def several_draws(self) -> bool:
         """Whether there are several draws, which can disagree."""
         return self.samples > 1

@@ -22,6 +22,11 @@ from bayesrnn.uncertainty.bootstrap import Interval, counts, intervals, resample
 #: The scores that captions are compared by.
 COMPARED = ("BLEU-4", "CIDEr")
 
+_SPLIT: Final = "test"
+_RESAMPLES: Final = 1000
+_SLICE: Final = 2**20  # numbers, about, that the resamples worked through at once take
+_UNTRAINED: Final = "consensus"
+
 
 @dataclass(frozen=True)
 class CaptionLine:
@@ -63,12 +68,6 @@ def _difference(found: Interval | None) -> str:
         return "-"
     real = " real" if found.low > 0 or found.high < 0 else ""
     return f"{found.value:+.1f} ({found.low:.1f}, {found.high:.1f}){real}"
-
-
-_SPLIT: Final = "test"
-_RESAMPLES: Final = 1000
-_SLICE: Final = 2**20  # numbers, about, that the resamples worked through at once take
-_UNTRAINED: Final = "consensus"
 
 
 def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:

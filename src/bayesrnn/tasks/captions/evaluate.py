@@ -17,7 +17,6 @@ from bayesrnn.runs.evaluation import (
     about,
     asked_row,
     inference_rows,
-    kl_text,
 )
 from bayesrnn.tasks.captions.baseline import NEIGHBOURS, Consensus, consensus_of
 from bayesrnn.tasks.captions.batches import EncodedCaptions
@@ -183,17 +182,6 @@ def consensus_row(found: Consensus, images: CaptionedImages) -> CaptionRow:
             for name, words in zip(images.names, found.captions, strict=True)
         ],
         made_from=found.made_from,
-    )
-
-
-def row_text(row: CaptionRow) -> str:
-    """The likelihood of a row as text; nothing where there are scores alone."""
-    if row.nll is None:
-        return ""
-    at_most = "<= " if row.inference == "bound" else ""
-    return (
-        f"perplexity {at_most}{row.perplexity:.2f} ({at_most}{row.nll:.4f} nats a word"
-        f"{kl_text(row.kl, row.standard_error)}, {row.tokens:,} words)"
     )
 
 

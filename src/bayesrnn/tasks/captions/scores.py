@@ -1,4 +1,4 @@
-"""Runs of one to four words in captions, and how telling each is."""
+"""Scores of captions against those that people wrote: BLEU, ROUGE-L and CIDEr-D."""
 
 import math
 from collections import Counter
@@ -11,7 +11,16 @@ from torch import Tensor
 ORDERS = 4
 """The longest run of words that a caption's scores look at."""
 
+#: Scores are kept and shown times this, as the field does.
+SCALE = 100
+
+CIDER_SIGMA = 6.0
+_ROUGE_BETA = 1.2
+# What coco-caption adds to counts, so that an empty sum is not divided by 0.
+_TINY, _SMALL = 1e-15, 1e-9
+
 Ngram = tuple[str, ...]
+Words = Sequence[str]
 
 
 def ngram_counts(words: Sequence[str]) -> Counter[Ngram]:
@@ -43,14 +52,6 @@ class DocumentFrequencies:
     def weight(self, ngram: Ngram) -> float:
         """The logarithm of images / frequency; a run that never occurred counts as one that did."""
         return math.log(self.images) - math.log(max(1, self.counts[ngram]))
-
-
-_ROUGE_BETA = 1.2
-CIDER_SIGMA = 6.0
-# What coco-caption adds to counts, so that an empty sum is not divided by 0.
-_TINY, _SMALL = 1e-15, 1e-9
-
-Words = Sequence[str]
 
 
 @dataclass(frozen=True)
@@ -212,10 +213,6 @@ def cider_d(
         )
         total += alike * math.exp(-((own.length - other.length) ** 2) / (2 * CIDER_SIGMA**2))
     return 10 * total / (ORDERS * len(references))
-
-
-#: Scores are kept and shown times this, as the field does.
-SCALE = 100
 
 
 def scaled_scores(scores: CaptionScores) -> dict[str, float]:

@@ -17,7 +17,7 @@ from bayesrnn.methods.base import Method, Network, Objective, Outcome, build_wor
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import Recipes
-from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.runs.evaluation import EvaluationSettings, perplexity_row_text
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import PERPLEXITY, Measure, OwnComparison, Task, UncertaintyReport
@@ -36,7 +36,6 @@ from bayesrnn.tasks.captions.evaluate import (
     CaptionOptions,
     CaptionRow,
     evaluate_captions,
-    row_text,
     score_lines,
 )
 from bayesrnn.tasks.captions.features import FEATURE_WIDTH
@@ -140,7 +139,7 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
 
     def line(self, row: CaptionRow) -> str:
         """The likelihood of a row; captions found without one have none."""
-        return row_text(row)
+        return "" if row.nll is None else perplexity_row_text(row)
 
     def details(self, row: CaptionRow) -> list[str]:
         """The scores of each search for captions."""

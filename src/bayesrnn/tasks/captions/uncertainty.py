@@ -3,6 +3,7 @@
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -13,8 +14,7 @@ from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
-from bayesrnn.runs.arguments import DoubtOptions, ReportOptions
-from bayesrnn.runs.output import require_outputs, write_json, write_text
+from bayesrnn.runs.arguments import DoubtOptions
 from bayesrnn.runs.summary import RunSummary, read_summary
 from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.captions.data import COCO, CaptionedImages, CaptionWords, has_coco, load_coco
@@ -53,22 +53,11 @@ class CaptionUncertaintySettings(DoubtOptions):
     )
 
 
-def caption_uncertainty_report(where: ReportOptions, settings: CaptionUncertaintySettings) -> str:
-    """The metrics as text; if asked for also as files."""
-    require_outputs(where.html, where.json)
-    found = caption_uncertainty(where.runs, settings, where.checkpoint, where.device)
-    if where.html is not None:
-        write_text(caption_uncertainty_page(found), where.html)
-    if where.json is not None:
-        write_json([asdict(run) for run in found], where.json)
-    return caption_uncertainty_text(found)
-
-
 def caption_uncertainty(
     runs: Sequence[Path],
     settings: CaptionUncertaintySettings,
-    checkpoint: str = "best",
-    device: str = "auto",
+    checkpoint: str,
+    device: str,
 ) -> list[CaptionUncertainty]:
     """The metrics of each run, on the images of its own data and on those of COCO."""
     seeded(settings.seed)  # refuses one that is out of range
@@ -222,4 +211,15 @@ def _mean(values: Tensor | None) -> float | None:
     return None if values is None else values.mean().item()
 
 
-REPORT = UncertaintyReport(CaptionUncertaintySettings, caption_uncertainty_report)
+def as_json(runs: Sequence[CaptionUncertainty]) -> list[dict[str, Any]]:
+    """The values for a JSON file."""
+    return [asdict(run) for run in runs]
+
+
+REPORT = UncertaintyReport(
+    CaptionUncertaintySettings,
+    caption_uncertainty,
+    caption_uncertainty_page,
+    as_json,
+    caption_uncertainty_text,
+)

@@ -44,6 +44,22 @@ _UNKNOWN_NOTES = (
     "is guessing, 1 is best; FPR95: share of {data} images taken for {unknown_data} where 95% of "
     "these are found, lower is better; in brackets: 95% of the bootstrap resamples",
 )
+_WITHHOLDING = (
+    "If only the most certain captions are shown, how good are these? From right to left, more "
+    "and more of the least certain ones are withheld; the more a line rises, the better the run "
+    "knows which of its captions are bad. Solid lines have the most draws of each run, dashed "
+    "lines the fewest, mostly the mean network. The scale need not start at 0, and on the left "
+    "there are few captions, so that lines are jagged."
+)
+_CORRELATION = (
+    "A run whose confidence follows the quality of its captions can be trusted to say when it "
+    "cannot be trusted. CIDEr of a single image is a noisy judge: people describe the same image "
+    "in different words, and a good caption may use those of none of them."
+)
+_UNKNOWN = (
+    "A run should be less certain of images of a kind that it has not learnt from. The features "
+    "of all images are by the same image network, which has no doubts of its own here."
+)
 
 
 def caption_uncertainty_text(runs: Sequence[CaptionUncertainty]) -> str:
@@ -143,24 +159,6 @@ def _words(run: CaptionUncertainty) -> dict[str, object]:
         "unknown": f"{run.unknown:,}",
         "beam": run.beam,
     }
-
-
-_WITHHOLDING = (
-    "If only the most certain captions are shown, how good are these? From right to left, more "
-    "and more of the least certain ones are withheld; the more a line rises, the better the run "
-    "knows which of its captions are bad. Solid lines have the most draws of each run, dashed "
-    "lines the fewest, mostly the mean network. The scale need not start at 0, and on the left "
-    "there are few captions, so that lines are jagged."
-)
-_CORRELATION = (
-    "A run whose confidence follows the quality of its captions can be trusted to say when it "
-    "cannot be trusted. CIDEr of a single image is a noisy judge: people describe the same image "
-    "in different words, and a good caption may use those of none of them."
-)
-_UNKNOWN = (
-    "A run should be less certain of images of a kind that it has not learnt from. The features "
-    "of all images are by the same image network, which has no doubts of its own here."
-)
 
 
 def caption_uncertainty_page(runs: Sequence[CaptionUncertainty]) -> str:

@@ -17,7 +17,6 @@ from bayesrnn.runs.evaluation import (
     about,
     asked_row,
     inference_rows,
-    kl_text,
 )
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.dynamic_settings import (
@@ -130,12 +129,3 @@ def dynamic_row(
 
 def _row(inference: Inference, found: Likelihood, **others: Any) -> TextRow:
     return TextRow(**inference._asdict(), perplexity=found.perplexity, **asdict(found), **others)
-
-
-def row_text(row: TextRow) -> str:
-    """A row as text."""
-    at_most = "<= " if row.inference == "bound" else ""
-    return (
-        f"perplexity {at_most}{row.perplexity:.2f} ({at_most}{row.nll:.4f} nats a word"
-        f"{kl_text(row.kl, row.standard_error)}, {row.tokens:,} words)"
-    )

@@ -65,7 +65,7 @@ def inspection_sections(text: InspectedText, top: int, title: str) -> list[Secti
     words = [HeatWord(_sign(word.word), _tooltip(word), not word.known) for word in shown]
     said = _notes(text, "dotted underline", _ON_PAGE, "--json has all")
     meanings = "probability: of the word that came; entropy: how open the prediction was, in nats"
-    if text.doubted:
+    if text.several_draws:
         meanings += "; epistemic: the part of the entropy that comes from the draws' disagreement"
     said += [meanings, "rest the pointer on a word to see its figures"]
     heat = heat_html(words, _metrics(text, shown))
@@ -86,14 +86,14 @@ def summary_line(text: InspectedText) -> str:
     return (
         f"{who}: {counted(len(text.words), 'word')}, perplexity "
         f"{perplexity_text(text.perplexity)}, "
-        f"{entropy_text(entropy, aleatoric, epistemic, text.doubted)}"
+        f"{entropy_text(entropy, aleatoric, epistemic, text.several_draws)}"
     )
 
 
 def _metrics(text: InspectedText, shown: Sequence[InspectedWord]) -> list[WordMetric]:
     """The metrics that words are shaded by; nats by those that are shown."""
     metrics = [WordMetric("probability", [word.probability for word in shown], PROBABILITY)]
-    for name in ("entropy", "epistemic") if text.doubted else ("entropy",):
+    for name in ("entropy", "epistemic") if text.several_draws else ("entropy",):
         values = [getattr(word, name) for word in shown]
         metrics.append(WordMetric(name, values, ColourScale.of(values)))
     return metrics
@@ -113,7 +113,7 @@ def _notes(text: InspectedText, mark: str, limit: int, advice: str) -> list[str]
 
 def _disputed(text: InspectedText, top: int) -> list[int]:
     """The places where the draws disagree most, worst first."""
-    if not text.doubted:
+    if not text.several_draws:
         return []
     by_epistemic = sorted(range(len(text.words)), key=lambda place: -text.words[place].epistemic)
     return by_epistemic[:top]
@@ -146,7 +146,7 @@ def _places_table(text: InspectedText, places: Sequence[int], said: Sequence[str
         "likeliest": [_sign(word.likeliest) for word in words],
         "its p": [probability_text(word.likeliest_probability) for word in words],
     }
-    if not text.doubted:
+    if not text.several_draws:
         del columns["5%..95%"], columns["epistemic"]
     rows = list(zip(*columns.values(), strict=True))
     return Table(list(columns), rows, ("word", "likeliest"), said)
@@ -154,7 +154,7 @@ def _places_table(text: InspectedText, places: Sequence[int], said: Sequence[str
 
 def _next_table(text: InspectedText) -> Table:
     rows = [[_sign(word.word), probability_text(word.probability)] for word in text.next]
-    if not text.doubted:
+    if not text.several_draws:
         return Table(["word", "p"], rows, ("word",))
     for row, word in zip(rows, text.next, strict=True):
         row.append(f"± {probability_text(word.spread or 0.0)}")

@@ -50,6 +50,6 @@ class InspectedText:
     next: Sequence[Continuation]
 
     @property
-    def doubted(self) -> bool:
+    def several_draws(self) -> bool:
         """Whether there are several draws, which can disagree."""
         return self.samples > 1

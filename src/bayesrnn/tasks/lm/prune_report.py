@@ -215,7 +215,7 @@ def _rows_chart(pattern: Pattern) -> Markup:
 
 
 def block_means(values: NDArray[np.generic], height: int, width: int) -> NDArray[np.float64]:
-    """The matrix in at most so many rows and columns: the mean of each block of entries.
+    """The matrix in at most `height` rows and `width` columns: the mean of each block of entries.
 
     All blocks are equally large but for the last ones of a row or column.
     """
@@ -229,7 +229,7 @@ def block_means(values: NDArray[np.generic], height: int, width: int) -> NDArray
 
 
 def _block(size: int, most: int) -> int:
-    """How long a block is if there may be at most so many."""
+    """How long a block is if there may be at most `most`."""
     return -(-size // most)
 
 

@@ -15,13 +15,13 @@ from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabular
 from bayesrnn.methods.base import Method, Network, Objective, Outcome, build_word_network
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import Recipes
-from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.runs.evaluation import EvaluationSettings, perplexity_row_text
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import PERPLEXITY, Measure, Task, UncertaintyReport
 from bayesrnn.tasks.lm import ENTRY
 from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
 from bayesrnn.tasks.lm.data import Corpus
-from bayesrnn.tasks.lm.evaluate import TextEvaluation, TextOptions, TextRow, evaluate_text, row_text
+from bayesrnn.tasks.lm.evaluate import TextEvaluation, TextOptions, TextRow, evaluate_text
 from bayesrnn.tasks.lm.likelihood import likelihood
 from bayesrnn.tasks.lm.pruned import language_model, load_pruned
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel, corpus_of
@@ -133,7 +133,7 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
 
     def line(self, row: TextRow) -> str:
         """The metrics of a row."""
-        return row_text(row)
+        return perplexity_row_text(row)
 
 
 @dataclass(frozen=True)

@@ -15,8 +15,7 @@ from bayesrnn.options import option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
-from bayesrnn.runs.arguments import DoubtOptions, ReportOptions
-from bayesrnn.runs.output import require_outputs, write_json, write_text
+from bayesrnn.runs.arguments import DoubtOptions
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.lm.data import CORPUS_NAMES, Corpus, load_corpus
@@ -82,17 +81,6 @@ class UncertaintySettings(DoubtOptions):
     temperature_words: int = option(
         10_000, "words of the validation text to fit the temperature to", ge=2
     )
-
-
-def uncertainty_report(where: ReportOptions, settings: UncertaintySettings) -> str:
-    """The benchmark as text; if asked for also as files."""
-    require_outputs(where.html, where.json)
-    found = uncertainty(where.runs, settings, where.checkpoint, where.device)
-    if where.html is not None:
-        write_text(uncertainty_page(found), where.html)
-    if where.json is not None:
-        write_json(as_json(found), where.json)
-    return uncertainty_text(found)
 
 
 def uncertainty(
@@ -322,4 +310,6 @@ def _level_json(level: DrawLevel) -> dict[str, Any]:
     }
 
 
-REPORT = UncertaintyReport(UncertaintySettings, uncertainty_report)
+REPORT = UncertaintyReport(
+    UncertaintySettings, uncertainty, uncertainty_page, as_json, uncertainty_text
+)
