@@ -6,7 +6,7 @@ from bayesrnn.studies.bench import BenchOptions, bench
 from bayesrnn.studies.bench_pruned import bench_pruned
 from bayesrnn.studies.quickstart import QuickstartOptions, quickstart
 from bayesrnn.studies.reproduce.options import PtbOptions
-from bayesrnn.studies.reproduce.run import reproduce_ptb
+from bayesrnn.studies.reproduce.work import reproduce_ptb
 
 
 @command(QuickstartOptions)

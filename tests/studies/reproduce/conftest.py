@@ -9,8 +9,7 @@ import signal
 import pytest
 
 from bayesrnn.cli.main import main
-from bayesrnn.studies.reproduce import measure as reproduce_results
-from bayesrnn.studies.reproduce import runs as reproduce_runs
+from bayesrnn.studies.reproduce import measure, run_state
 from bayesrnn.tasks.lm import config as recipes
 from bayesrnn.tasks.lm import data as corpora
 from bayesrnn.training.loop import Trainer
@@ -22,12 +21,12 @@ SPEEDS = {
 
 #: What does the work: nothing of it may be called where all is done.
 WORK = (
-    (reproduce_runs, "train_run"),
-    (reproduce_results, "evaluate"),
-    (reproduce_results, "dynamic_row"),
-    (reproduce_results, "uncertainty"),
-    (reproduce_results, "prune_run"),
-    (reproduce_results, "bench"),
+    (run_state, "train_run"),
+    (measure, "evaluate"),
+    (measure, "dynamic_row"),
+    (measure, "uncertainty"),
+    (measure, "prune_run"),
+    (measure, "bench"),
 )
 
 
@@ -56,7 +55,7 @@ def small_world(tmp_path_factory):
         known = corpora._Published("ptb/ptb.{}.txt", (3300, 330, 330), 31)
         patch.setitem(corpora._PUBLISHED, "ptb", known)
         patch.setitem(recipes.SIZES, "tiny", {"hidden": 8, "layers": 1})
-        patch.setattr(reproduce_results, "bench", lambda *_: SPEEDS)
+        patch.setattr(measure, "bench", lambda *_: SPEEDS)
         yield folder
 
 

@@ -7,9 +7,8 @@ import signal
 import pytest
 
 from bayesrnn.errors import RunError, TrainingDivergedError
-from bayesrnn.studies.reproduce import measure as reproduce_results
-from bayesrnn.studies.reproduce import run as reproduce
-from bayesrnn.studies.reproduce import runs as reproduce_runs
+from bayesrnn.studies.reproduce import measure, run_state
+from bayesrnn.studies.reproduce import work as reproduce
 
 from ...conftest import model_hash
 from .conftest import SPEEDS, command, interrupt_at, markdown_of, result
@@ -84,7 +83,7 @@ def test_speeds_of_earlier_methods_do_not_vanish(copied, monkeypatch, program):
         asked.append((steps, threads, list(methods)))
         return dict.fromkeys(methods, SPEEDS["plain"])
 
-    monkeypatch.setattr(reproduce_results, "bench", speeds)
+    monkeypatch.setattr(measure, "bench", speeds)
     only = ("--skip", "dynamic,draws,entropy,pruning", "--epochs", 1)
     assert program(*command(copied, "--methods", "dropout", *only))[0] == 0
     assert asked == [(40, 1, ["plain", "bbb", "dropout"])]
@@ -103,7 +102,7 @@ def test_an_error_of_the_report_does_not_hide_that_of_the_step(copied, monkeypat
         return function
 
     (copied / "bbb-seed1" / "pruning.json").unlink()
-    monkeypatch.setattr(reproduce_results, "prune_run", fails("the step failed"))
+    monkeypatch.setattr(measure, "prune_run", fails("the step failed"))
     monkeypatch.setattr(reproduce, "write_report", fails("the report failed"))
     code, _, errors = program(*command(copied))
     assert code == 1
@@ -144,8 +143,8 @@ def test_a_step_that_fails_does_not_stop_the_others(copied, monkeypatch, program
 
     (copied / "bbb-seed1" / "pruning.json").unlink()
     (copied / "plain-seed1" / "results" / "test-dynamic-sgd.json").unlink()
-    monkeypatch.setattr(reproduce_results, "dynamic_row", diverges)
-    monkeypatch.setattr(reproduce_runs, "train_run", diverges)
+    monkeypatch.setattr(measure, "dynamic_row", diverges)
+    monkeypatch.setattr(run_state, "train_run", diverges)
     code, _, errors = program(*command(copied, "--methods", "plain,dropout,bbb"))
     assert code == 1
     assert calls == ["prune_run", "bench"]
@@ -217,7 +216,7 @@ def test_ctrl_c_while_measuring_says_how_to_go_on(copied, monkeypatch, program):
         raise KeyboardInterrupt
 
     (copied / "bbb-seed1" / "pruning.json").unlink()
-    monkeypatch.setattr(reproduce_results, "prune_run", stopped)
+    monkeypatch.setattr(measure, "prune_run", stopped)
     code, _, errors = program(*command(copied))
     assert code == 128 + signal.SIGINT
     assert "stopped at [1/1] dropping weights of bbb-seed1" in errors

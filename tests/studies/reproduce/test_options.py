@@ -14,10 +14,10 @@ from bayesrnn.tasks.lm.task import LanguageModelTask
 
 def test_every_method_has_a_configuration_at_every_size():
     for size in SIZES:
-        request = PtbOptions(size=size, methods=",".join(METHODS)).request()
-        assert request.methods == tuple(METHODS)
+        options = PtbOptions(size=size, methods=",".join(METHODS))
+        assert options.methods == tuple(METHODS)
         for method in METHODS:
-            config = LanguageModelTask().resolve(request.given(method, 7))
+            config = LanguageModelTask().resolve(options.given(method, 7))
             assert (config.method, config.size, config.seed) == (method, size, 7)
             assert config.corpus == ("ptb",)
 
@@ -27,7 +27,7 @@ def test_the_settings_are_for_methods_and_sizes_that_exist():
 
 
 def test_small_is_trained_as_suits_each_and_medium_by_the_recipes():
-    small, medium = PtbOptions().request(), PtbOptions(size="medium").request()
+    small, medium = PtbOptions(), PtbOptions(size="medium")
     configs = {m: LanguageModelTask().resolve(small.given(m, 1)) for m in small.methods}
     assert (configs["plain"].epochs, configs["plain"].hold_epochs) == (13, 4)
     schedules = {m: (c.epochs, c.hold_epochs, c.decay) for m, c in configs.items()}
@@ -42,27 +42,27 @@ def test_small_is_trained_as_suits_each_and_medium_by_the_recipes():
 
 
 def test_epochs_are_for_all_methods():
-    request = PtbOptions(epochs=4).request()
+    options = PtbOptions(epochs=4)
     for method in ("plain", "dropout", "bbb"):
-        config = LanguageModelTask().resolve(request.given(method, 1))
+        config = LanguageModelTask().resolve(options.given(method, 1))
         assert config.epochs == 4
         assert config.decay == RECIPES.find([method], "small").stretched(4).decay
 
 
 def test_what_the_machine_is_goes_along():
-    request = PtbOptions(threads=2, device="cpu", data_dir=Path("data")).request()
+    options = PtbOptions(threads=2, device="cpu", data_dir=Path("data"))
     machine = {"threads": 2, "device": "cpu", "data_dir": Path("data")}
-    assert request.machine() == machine
-    assert request.given("bbb", 1).items() >= machine.items()
-    assert PtbOptions().request().machine() == {}
+    assert options.machine() == machine
+    assert options.given("bbb", 1).items() >= machine.items()
+    assert PtbOptions().machine() == {}
 
 
 def test_names_are_read_once_and_blanks_do_not_matter():
-    request = PtbOptions(methods="bbb, plain,bbb", seeds="3, 1,3", skip="bench,draws").request()
-    assert request.methods == ("bbb", "plain")
-    assert request.seeds == (3, 1)
-    assert request.skip == {"bench", "draws"}
-    assert request.out == Path("reproduction/ptb-small")
+    options = PtbOptions(methods="bbb, plain,bbb", seeds="3, 1,3", skip="bench,draws")
+    assert options.methods == ("bbb", "plain")
+    assert options.seeds == (3, 1)
+    assert options.skip == ("bench", "draws")
+    assert options.folder == Path("reproduction/ptb-small")
 
 
 @pytest.mark.parametrize(
@@ -83,13 +83,13 @@ def test_names_are_read_once_and_blanks_do_not_matter():
 )
 def test_mistakes_are_told(options, words):
     with pytest.raises(ConfigError, match=words):
-        PtbOptions(**options).request()
+        PtbOptions(**options)
 
 
 def test_a_file_is_no_folder(tmp_path):
     (tmp_path / "file").write_text("")
     with pytest.raises(RunError, match="is a file; give a folder"):
-        PtbOptions(out=tmp_path / "file").request()
+        PtbOptions(out=tmp_path / "file")
 
 
 def test_the_command_gives_the_same_options_back():

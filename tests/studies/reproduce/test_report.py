@@ -59,8 +59,8 @@ def test_figures_of_other_weights_are_not_shown(copied):
     for part in ("pruning", "entropy"):
         path = copied / "bbb-seed1" / f"{part}.json"
         path.write_text(json.dumps({**json.loads(path.read_text()), "key": {"step": 1}}))
-    request = PtbOptions("tiny", "plain,bbb", out=copied, samples=2, epochs=2).request()
-    plain, bbb = gather(request, "").runs
+    options = PtbOptions("tiny", "plain,bbb", out=copied, samples=2, epochs=2)
+    plain, bbb = gather(options).runs
     assert {*FIGURES} - {*bbb.figures} == {"test-mean"}
     assert bbb.figures["valid-mean"] == result(copied / "bbb-seed1", "valid-mean")["perplexity"]
     assert (bbb.gaps, bbb.pruning) == ((), None)
@@ -71,8 +71,8 @@ def test_figures_of_a_text_in_parts_are_not_shown(copied):
     kept = result(copied / "bbb-seed1", "test-mean")
     changed = json.dumps({**kept, "streams": 20})
     (copied / "bbb-seed1" / "results" / "test-mean.json").write_text(changed)
-    request = PtbOptions("tiny", "bbb", out=copied, samples=2, epochs=2).request()
-    bbb, _ = gather(request, "").runs
+    options = PtbOptions("tiny", "bbb", out=copied, samples=2, epochs=2)
+    bbb, _ = gather(options).runs
     assert {*FIGURES} - {*bbb.figures} == {"test-mean"}
 
 

@@ -6,7 +6,7 @@ from bayesrnn.methods import METHODS
 from bayesrnn.studies.reproduce.measure import differing_draws
 from bayesrnn.studies.reproduce.options import PtbOptions
 from bayesrnn.studies.reproduce.plan import Step, plan_text
-from bayesrnn.studies.reproduce.runs import (
+from bayesrnn.studies.reproduce.run_state import (
     read_states,
     settings_key,
     unlike_asked,
@@ -20,8 +20,8 @@ def config(**given):
 
 
 def test_runs_that_are_not_there_are_to_be_made(tmp_path):
-    request = PtbOptions(out=tmp_path, methods="plain,bbb", seeds="1,2").request()
-    states = read_states(request)
+    options = PtbOptions(out=tmp_path, methods="plain,bbb", seeds="1,2")
+    states = read_states(options)
     assert [state.name for state in states] == [
         "plain-seed1",
         "plain-seed2",
@@ -33,8 +33,8 @@ def test_runs_that_are_not_there_are_to_be_made(tmp_path):
 
 
 def test_the_rounds_of_a_method_count(tmp_path):
-    request = PtbOptions(out=tmp_path, methods="ensemble").request()
-    (state,) = read_states(request)
+    options = PtbOptions(out=tmp_path, methods="ensemble")
+    (state,) = read_states(options)
     assert state.epochs == state.wanted.epochs * state.wanted.options["members"]
 
 
@@ -89,7 +89,7 @@ def test_methods_that_were_never_published_on_this_text_say_so(method):
 def test_draws_are_those_that_are_different_networks(differ, members, draws):
     method = SimpleNamespace(draws_differ=differ, members=lambda net: members)
     trained = SimpleNamespace(method=method, net=None)
-    assert differing_draws(trained, PtbOptions().request()) == draws
+    assert differing_draws(trained, PtbOptions()) == draws
 
 
 def test_the_plan_adds_up_what_is_left():

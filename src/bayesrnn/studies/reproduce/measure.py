@@ -16,7 +16,7 @@ from bayesrnn.runs.evaluate import evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings, about
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.studies.bench import bench
-from bayesrnn.studies.reproduce.options import PtbRequest
+from bayesrnn.studies.reproduce.options import PtbOptions
 from bayesrnn.tasks.lm.dynamic_settings import DynamicOptions, choose_settings
 from bayesrnn.tasks.lm.evaluate import dynamic_row
 from bayesrnn.tasks.lm.prune import as_json as pruning_json
@@ -39,20 +39,20 @@ _BENCH_STEPS = 40
 _FEWER_DRAWS = (1, 2, 5)
 
 
-def missing_results(trained: TrainedLanguageModel, request: PtbRequest) -> list[tuple[str, str]]:
+def missing_results(trained: TrainedLanguageModel, options: PtbOptions) -> list[tuple[str, str]]:
     """The split and the way of prediction of each result that the run's folder does not have."""
     return [
         (split, way)
         for split in SPLITS
-        for way in _ways(trained, request)
+        for way in _ways(trained, options)
         if not _is_there(trained, split, way)
     ]
 
 
-def evaluate_missing(trained: TrainedLanguageModel, request: PtbRequest) -> None:
+def evaluate_missing(trained: TrainedLanguageModel, options: PtbOptions) -> None:
     """Measure what is missing, with the text in one piece, and keep it in the run's folder."""
-    draws = differing_draws(trained, request)
-    for split, way in missing_results(trained, request):
+    draws = differing_draws(trained, options)
+    for split, way in missing_results(trained, options):
         if _is_there(trained, split, way):
             continue  # one evaluation may give several rows
         if way == DYNAMIC:
@@ -60,26 +60,26 @@ def evaluate_missing(trained: TrainedLanguageModel, request: PtbRequest) -> None
         else:
             samples = 0 if way == "mean" and not isinstance(trained.method, Bounded) else draws
             settings = EvaluationSettings(
-                split=split, samples=samples, seed=_SEED, device=request.device
+                split=split, samples=samples, seed=_SEED, device=options.device
             )
             evaluate(TASK, trained.path, settings)
 
 
-def differing_draws(trained: TrainedLanguageModel, request: PtbRequest) -> int:
+def differing_draws(trained: TrainedLanguageModel, options: PtbOptions) -> int:
     """How many draws there are to average over; 0 where all would be the same network."""
     members = trained.method.members(trained.net)
     if trained.method.draws_differ:
-        return max(request.samples, members)
+        return max(options.samples, members)
     return members if members > 1 else 0
 
 
-def _ways(trained: TrainedLanguageModel, request: PtbRequest) -> list[str]:
-    draws = 0 if "draws" in request.skip else differing_draws(trained, request)
+def _ways(trained: TrainedLanguageModel, options: PtbOptions) -> list[str]:
+    draws = 0 if "draws" in options.skip else differing_draws(trained, options)
     return [
         "mean",
         *([f"samples{draws}"] if draws else []),
         *(["bound"] if isinstance(trained.method, Bounded) else []),
-        *([DYNAMIC] if "dynamic" not in request.skip else []),
+        *([DYNAMIC] if "dynamic" not in options.skip else []),
     ]
 
 
@@ -112,39 +112,39 @@ class Part:
 
     name: str
     label: str
-    settings: Callable[[TrainedLanguageModel, PtbRequest], Any]
-    measure: Callable[[TrainedLanguageModel, PtbRequest], Any]
+    settings: Callable[[TrainedLanguageModel, PtbOptions], Any]
+    measure: Callable[[TrainedLanguageModel, PtbOptions], Any]
 
-    def is_there(self, trained: TrainedLanguageModel, request: PtbRequest) -> bool:
+    def is_there(self, trained: TrainedLanguageModel, options: PtbOptions) -> bool:
         """Whether it was measured already."""
-        path = part_file(request, self.name, trained.path.name)
-        return part_is_there(path, self._key(trained, request))
+        path = part_file(options, self.name, trained.path.name)
+        return part_is_there(path, self._key(trained, options))
 
-    def do(self, trained: TrainedLanguageModel, request: PtbRequest) -> None:
+    def do(self, trained: TrainedLanguageModel, options: PtbOptions) -> None:
         """Measure it, and keep it."""
-        path = part_file(request, self.name, trained.path.name)
-        write_part(path, self._key(trained, request), self.measure(trained, request))
+        path = part_file(options, self.name, trained.path.name)
+        write_part(path, self._key(trained, options), self.measure(trained, options))
 
-    def _key(self, trained: TrainedLanguageModel, request: PtbRequest) -> dict[str, Any]:
-        return {"step": trained.step, "settings": asdict(self.settings(trained, request))}
+    def _key(self, trained: TrainedLanguageModel, options: PtbOptions) -> dict[str, Any]:
+        return {"step": trained.step, "settings": asdict(self.settings(trained, options))}
 
 
-def _entropy_settings(trained: TrainedLanguageModel, request: PtbRequest) -> UncertaintySettings:
+def _entropy_settings(trained: TrainedLanguageModel, options: PtbOptions) -> UncertaintySettings:
     """With the numbers of draws that an earlier call has measured, so that none is lost."""
-    draws = 0 if "draws" in request.skip else differing_draws(trained, request)
+    draws = 0 if "draws" in options.skip else differing_draws(trained, options)
     fewer = [number for number in _FEWER_DRAWS if number < draws]
-    kept = read_part(part_file(request, "entropy", trained.path.name))
+    kept = read_part(part_file(options, "entropy", trained.path.name))
     there = kept[0].get("settings", {}).get("samples", ()) if kept else ()
     samples = tuple(sorted({0, *fewer, draws, *there}))
     return UncertaintySettings(samples=samples, only_reversed=True, bootstrap=0, seed=_SEED)
 
 
-def _entropy(trained: TrainedLanguageModel, request: PtbRequest) -> Any:
-    settings = _entropy_settings(trained, request)
-    return uncertainty_json(uncertainty([trained.path], settings, device=request.device))[0]
+def _entropy(trained: TrainedLanguageModel, options: PtbOptions) -> Any:
+    settings = _entropy_settings(trained, options)
+    return uncertainty_json(uncertainty([trained.path], settings, device=options.device))[0]
 
 
-def _pruning(trained: TrainedLanguageModel, request: PtbRequest) -> Any:
+def _pruning(trained: TrainedLanguageModel, options: PtbOptions) -> Any:
     kept = pruning_json(prune_run(trained, _PRUNE_SETTINGS)[0])
     return {name: kept[name] for name in ("weights", "curves", "quality")}
 
@@ -157,27 +157,27 @@ RUN_PARTS: Final = (
 )
 
 
-def speed_key(request: PtbRequest) -> dict[str, Any]:
+def speed_key(options: PtbOptions) -> dict[str, Any]:
     """What the speeds depend on, with the methods of earlier calls and then those asked for.
 
     Speeds are ratios of one measurement, so that all are measured again where one is missing.
     """
-    kept = read_part(part_file(request, "bench"))
+    kept = read_part(part_file(options, "bench"))
     names = () if kept is None else kept[0].get("methods", ())
     earlier = [name for name in names if name in METHODS]
-    methods = list(dict.fromkeys([*earlier, *request.methods]))
+    methods = list(dict.fromkeys([*earlier, *options.methods]))
     return {"methods": methods, "steps": _BENCH_STEPS, "threads": torch.get_num_threads()}
 
 
-def measure_speed(request: PtbRequest, key: Mapping[str, Any]) -> None:
+def measure_speed(options: PtbOptions, key: Mapping[str, Any]) -> None:
     """Measure the speed of training as the key says, and keep it."""
     found = bench(key["steps"], key["threads"], key["methods"])
-    write_part(part_file(request, "bench"), key, found)
+    write_part(part_file(options, "bench"), key, found)
 
 
-def part_file(request: PtbRequest, part: str, run: str = "") -> Path:
+def part_file(options: PtbOptions, part: str, run: str = "") -> Path:
     """The file that keeps a part: of a run, or of the whole reproduction."""
-    return request.out / run / f"{part}.json"
+    return options.folder / run / f"{part}.json"
 
 
 def read_part(path: Path) -> tuple[Mapping[str, Any], Any] | None:

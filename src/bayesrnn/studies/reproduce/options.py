@@ -31,40 +31,6 @@ _SETTINGS: Final[dict[tuple[str, str], dict[str, Any]]] = {
 
 
 @dataclass(frozen=True)
-class PtbRequest:
-    """Which runs to make, and what to measure.
-
-    samples: draws to average over.
-    epochs: for all methods alike, the recipes' schedules stretched; None for those that suit each.
-    skip: the parts that are left out.
-    """
-
-    out: Path
-    size: str
-    methods: tuple[str, ...]
-    seeds: tuple[int, ...] = (1,)
-    samples: int = 10
-    epochs: int | None = None
-    skip: frozenset[str] = frozenset()
-    data_dir: Path | None = None
-    threads: int | None = None
-    device: str = "auto"
-
-    def given(self, method: str, seed: int) -> dict[str, Any]:
-        """The options of `bayesrnn train lm` for a run that is to be started."""
-        named = {"corpus": ("ptb",), "size": self.size, "method": method, "seed": seed}
-        if self.epochs is not None:
-            return {**named, **self.machine(), "epochs": self.epochs}
-        return {**named, **self.machine(), **_SETTINGS.get((self.size, method), {})}
-
-    def machine(self) -> dict[str, Any]:
-        """The options that have nothing to do with the results: what a resumed run may be given."""
-        given = {"data_dir": self.data_dir, "threads": self.threads}
-        there = {name: value for name, value in given.items() if value is not None}
-        return there if self.device == "auto" else {**there, "device": self.device}
-
-
-@dataclass(frozen=True)
 class PtbOptions(CheckedOptions):
     """What the user asks for."""
 
@@ -106,24 +72,28 @@ class PtbOptions(CheckedOptions):
         super().__post_init__()
         if not self.methods:
             raise ConfigError(f"--methods is empty; there are: {', '.join(METHODS)}")
+        if self.folder.is_file():
+            raise RunError(f"--out is {self.folder}, which is a file; give a folder for the runs")
+        object.__setattr__(self, "seeds", tuple(dict.fromkeys(self.seeds)))
 
-    def request(self) -> PtbRequest:
-        """The options with all that follows from them."""
-        out = self.out or Path("reproduction") / f"ptb-{self.size}"
-        if out.is_file():
-            raise RunError(f"--out is {out}, which is a file; give a folder for the runs")
-        return PtbRequest(
-            out=out,
-            size=self.size,
-            methods=self.methods,
-            seeds=tuple(dict.fromkeys(self.seeds)),
-            samples=self.samples,
-            epochs=self.epochs,
-            skip=frozenset(self.skip),
-            data_dir=self.data_dir,
-            threads=self.threads,
-            device=self.device,
-        )
+    @property
+    def folder(self) -> Path:
+        """The folder of the runs and of their report."""
+        return self.out or Path("reproduction") / f"ptb-{self.size}"
+
+    def given(self, method: str, seed: int) -> dict[str, Any]:
+        """The options of `bayesrnn train lm` for a run that is to be started."""
+        schedule = _SETTINGS.get((self.size, method), {})
+        if self.epochs is not None:
+            schedule = {"epochs": self.epochs}
+        named = {"corpus": ("ptb",), "size": self.size, "method": method, "seed": seed}
+        return {**named, **self.machine(), **schedule}
+
+    def machine(self) -> dict[str, Any]:
+        """The options that have nothing to do with the results: what a resumed run may be given."""
+        device = None if self.device == "auto" else self.device
+        given = {"data_dir": self.data_dir, "threads": self.threads, "device": device}
+        return {name: value for name, value in given.items() if value is not None}
 
     def command(self) -> str:
         """The command that does this, again or further."""

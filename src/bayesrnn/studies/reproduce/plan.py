@@ -18,8 +18,8 @@ from bayesrnn.studies.reproduce.measure import (
     part_is_there,
     speed_key,
 )
-from bayesrnn.studies.reproduce.options import PtbRequest
-from bayesrnn.studies.reproduce.runs import RunState, read_states, train, unlike_asked
+from bayesrnn.studies.reproduce.options import PtbOptions
+from bayesrnn.studies.reproduce.run_state import RunState, read_states, train, unlike_asked
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 
@@ -58,30 +58,30 @@ class Step:
         return self.do is None
 
 
-def make_plan(request: PtbRequest) -> list[Step]:
+def make_plan(options: PtbOptions) -> list[Step]:
     """All steps in their order, those that are done already included."""
-    states = read_states(request)
-    if "training" in request.skip and all(state.saved is None for state in states):
+    states = read_states(options)
+    if "training" in options.skip and all(state.saved is None for state in states):
         raise ConfigError(
-            f"--skip has training, and {request.out} has none of the runs; leave it out to train "
-            "them, or give the --out that has them"
+            f"--skip has training, and {options.folder} has none of the runs; leave it out to "
+            "train them, or give the --out that has them"
         )
-    steps = [step for state in states for step in _run_steps(request, state)]
-    if "bench" not in request.skip:
+    steps = [step for state in states for step in _run_steps(options, state)]
+    if "bench" not in options.skip:
         # Made now: training may yet change the number of threads to that of a run.
-        key = speed_key(request)
+        key = speed_key(options)
         label = f"speed of training of {', '.join(key['methods'])}"
-        done = part_is_there(part_file(request, "bench"), key)
+        done = part_is_there(part_file(options, "bench"), key)
         seconds = _BENCH_SECONDS * len(key["methods"])
-        steps.append(Step(label, seconds, None if done else partial(measure_speed, request, key)))
+        steps.append(Step(label, seconds, None if done else partial(measure_speed, options, key)))
     return steps
 
 
-def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
+def _run_steps(options: PtbOptions, state: RunState) -> list[Step]:
     """The steps of one run: train, evaluate, and the parts that are kept apart."""
-    if state.saved is None and "training" in request.skip:
+    if state.saved is None and "training" in options.skip:
         return []
-    trains = not state.complete and "training" not in request.skip
+    trains = not state.complete and "training" not in options.skip
     speed = _training_speed(state)
     steps = []
     if trains or state.complete:
@@ -90,20 +90,20 @@ def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
         unlike = ", with other settings than asked for" if unlike_asked(state) else ""
         so_far = f"{state.epochs_done} of {state.epochs} epochs done"
         label = f"{verb} {state.name}: {so_far}{unlike}"
-        do_train = partial(train, request, state) if trains else None
+        do_train = partial(train, options, state) if trains else None
         steps.append(Step(label, left, do_train, state.name, trains=True))
     # What is measured belongs to weights that are still to change, or to those that are there.
-    trained = None if trains else _load(request, state)
-    lacking = None if trained is None else missing_results(trained, request)
+    trained = None if trains else _load(options, state)
+    lacking = None if trained is None else missing_results(trained, options)
     what = ", ".join(" ".join(one) for one in lacking or ()) or "validation and test text"
-    reading = _networks(request, state) * _READ / (_READING * speed)
-    dynamic = 0 if "dynamic" in request.skip else _READ / (_DYNAMIC * speed)
-    do = None if lacking == [] else partial(_evaluate, request, state)
+    reading = _networks(options, state) * _READ / (_READING * speed)
+    dynamic = 0 if "dynamic" in options.skip else _READ / (_DYNAMIC * speed)
+    do = None if lacking == [] else partial(_evaluate, options, state)
     steps.append(Step(f"evaluate {state.name}: {what}", reading + dynamic, do, state.name))
     for part in RUN_PARTS:
-        if part.name not in request.skip:
-            done = trained is not None and part.is_there(trained, request)
-            measure = None if done else partial(_measure, request, state, part)
+        if part.name not in options.skip:
+            done = trained is not None and part.is_there(trained, options)
+            measure = None if done else partial(_measure, options, state, part)
             label = f"{part.label} of {state.name}"
             pruning = _PRUNED_NETWORKS * _READ / 2 / (_SIDE_BY_SIDE * speed)
             seconds = pruning if part.name == "pruning" else reading
@@ -111,26 +111,26 @@ def _run_steps(request: PtbRequest, state: RunState) -> list[Step]:
     return steps
 
 
-def _load(request: PtbRequest, state: RunState) -> TrainedLanguageModel:
-    return TASK.open_run(state.path, device=request.device)
+def _load(options: PtbOptions, state: RunState) -> TrainedLanguageModel:
+    return TASK.open_run(state.path, device=options.device)
 
 
-def _evaluate(request: PtbRequest, state: RunState) -> None:
-    evaluate_missing(_load(request, state), request)
+def _evaluate(options: PtbOptions, state: RunState) -> None:
+    evaluate_missing(_load(options, state), options)
 
 
-def _measure(request: PtbRequest, state: RunState, part: Part) -> None:
-    trained = _load(request, state)
-    if not part.is_there(trained, request):
-        part.do(trained, request)
+def _measure(options: PtbOptions, state: RunState, part: Part) -> None:
+    trained = _load(options, state)
+    if not part.is_there(trained, options):
+        part.do(trained, options)
 
 
-def _networks(request: PtbRequest, state: RunState) -> int:
+def _networks(options: PtbOptions, state: RunState) -> int:
     """How many networks read a text, about: the mean weights and all that are averaged."""
     config = state.config
     method = make_method(config, RandomStreams(config.seed))
-    averaged = request.samples if method.draws_differ else method.rounds - 1
-    return 1 if "draws" in request.skip else 1 + averaged
+    averaged = options.samples if method.draws_differ else method.rounds - 1
+    return 1 if "draws" in options.skip else 1 + averaged
 
 
 def _training_speed(state: RunState) -> float:

@@ -10,7 +10,7 @@ from bayesrnn import __version__
 from bayesrnn.methods import METHODS
 from bayesrnn.runs.output import write_json, write_text
 from bayesrnn.studies.reproduce.measure import DYNAMIC, SPLITS, part_file, read_part
-from bayesrnn.studies.reproduce.options import PtbRequest
+from bayesrnn.studies.reproduce.options import PtbOptions
 from bayesrnn.studies.reproduce.page import (
     reproduction_charts,
     reproduction_markdown,
@@ -24,7 +24,7 @@ from bayesrnn.studies.reproduce.results import (
     Speed,
     reproduction_values,
 )
-from bayesrnn.studies.reproduce.runs import (
+from bayesrnn.studies.reproduce.run_state import (
     RunState,
     read_shown_states,
     settings_key,
@@ -36,29 +36,29 @@ from bayesrnn.tasks.lm.uncertainty import REVERSED
 from bayesrnn.training.checkpoints import CheckpointStore
 
 
-def write_report(request: PtbRequest, command: str) -> Reproduction:
+def write_report(options: PtbOptions) -> Reproduction:
     """Write the page, the Markdown file with its pictures, and a JSON file; gives what is there."""
-    found = gather(request, command)
-    write_json(reproduction_values(found), request.out / "results.json")
+    found = gather(options)
+    write_json(reproduction_values(found), options.folder / "results.json")
     for name, chart in reproduction_charts(found).items():
-        write_text(chart, request.out / name)
-    write_text(reproduction_markdown(found), request.out / "results.md")
-    write_text(reproduction_page(found), request.out / "results.html")
+        write_text(chart, options.folder / name)
+    write_text(reproduction_markdown(found), options.folder / "results.md")
+    write_text(reproduction_page(found), options.folder / "results.html")
     return found
 
 
-def gather(request: PtbRequest, command: str) -> Reproduction:
+def gather(options: PtbOptions) -> Reproduction:
     """All figures that the folders hold."""
-    states = read_shown_states(request)
-    runs = [made for state in states if (made := _run(request, state)) is not None]
-    speeds = _speeds(request)
+    states = read_shown_states(options)
+    runs = [made for state in states if (made := _run(options, state)) is not None]
+    speeds = _speeds(options)
     return Reproduction(
-        size=request.size,
-        command=command,
+        size=options.size,
+        command=options.command(),
         made_with=_made_with(),
         runs=runs,
         missing=[state.name for state in states if state.saved is None],
-        skipped=_not_measured(request.skip, runs, bool(speeds)),
+        skipped=_not_measured(options.skip, runs, bool(speeds)),
         speeds=speeds,
     )
 
@@ -68,13 +68,13 @@ def _made_with() -> str:
     return f"bayesrnn {__version__}, torch {torch.__version__}, Python {python}, {processor}"
 
 
-def _speeds(request: PtbRequest) -> dict[str, Speed]:
-    kept = read_part(part_file(request, "bench"))
+def _speeds(options: PtbOptions) -> dict[str, Speed]:
+    kept = read_part(part_file(options, "bench"))
     found = {} if kept is None else kept[1]
     return {name: Speed(one["ratio"], one["memory_ratio"]) for name, one in found.items()}
 
 
-def _run(request: PtbRequest, state: RunState) -> ReproducedRun | None:
+def _run(options: PtbOptions, state: RunState) -> ReproducedRun | None:
     """A run with what its folder has of its best weights; None if it is not begun."""
     if state.saved is None or state.summary is None:
         return None
@@ -85,12 +85,12 @@ def _run(request: PtbRequest, state: RunState) -> ReproducedRun | None:
         for name, result in state.summary.results.items()
         if result.get("step") == step and result.get("streams") == 1
     }
-    draws = _draws(results, request.samples)
+    draws = _draws(results, options.samples)
     names = {"mean": "mean", "dynamic": DYNAMIC, "draws": f"samples{draws}", "bound": "bound"}
     rows = {f"{s}-{shown}": f"{s}-{kept}" for s in SPLITS for shown, kept in names.items()}
     labels = [results[name]["label"] for name in sorted(results) if name.endswith(DYNAMIC)]
-    gaps = _part(request, "entropy", state.name, step)
-    pruning = _part(request, "pruning", state.name, step)
+    gaps = _part(options, "entropy", state.name, step)
+    pruning = _part(options, "pruning", state.name, step)
     return ReproducedRun(
         summary=state.summary,
         seed=state.saved.seed,
@@ -129,9 +129,9 @@ def _not_measured(skip: Collection[str], runs: Sequence[ReproducedRun], speeds: 
     return [part for part, measured in there.items() if part in skip and not measured]
 
 
-def _part(request: PtbRequest, part: str, run: str, step: int) -> Any:
+def _part(options: PtbOptions, part: str, run: str, step: int) -> Any:
     """The figures of a part, if they are of the weights of this step."""
-    kept = read_part(part_file(request, part, run))
+    kept = read_part(part_file(options, part, run))
     return kept[1] if kept is not None and kept[0].get("step") == step else None
 
 

@@ -12,7 +12,7 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.runs.load import make_method
 from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import RunSummary, read_summary
-from bayesrnn.studies.reproduce.options import PtbRequest
+from bayesrnn.studies.reproduce.options import PtbOptions
 from bayesrnn.tasks.lm.config import LanguageModelConfig
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.training.checkpoints import CheckpointStore
@@ -85,36 +85,36 @@ class RunState:
         return self.summary.epochs_done if self.summary else 0
 
 
-def read_states(request: PtbRequest) -> list[RunState]:
+def read_states(options: PtbOptions) -> list[RunState]:
     """All runs that were asked for, the seeds of a method together."""
-    return [read_state(request, m, seed) for m in request.methods for seed in request.seeds]
+    return [read_state(options, m, seed) for m in options.methods for seed in options.seeds]
 
 
-def read_shown_states(request: PtbRequest) -> list[RunState]:
+def read_shown_states(options: PtbOptions) -> list[RunState]:
     """The runs that were asked for, and all others that earlier calls left in the same folder.
 
     The seeds of a method stand together, and the methods that were asked for come first.
     """
-    asked = read_states(request)
+    asked = read_states(options)
     others = [
         state
-        for path in request.out.glob("*-seed*")
+        for path in options.folder.glob("*-seed*")
         if path not in [state.path for state in asked]
-        and (state := _left_there(request, path)) is not None
+        and (state := _left_there(options, path)) is not None
     ]
-    methods = list(dict.fromkeys([*request.methods, *METHODS]))
+    methods = list(dict.fromkeys([*options.methods, *METHODS]))
     return sorted(
         [*asked, *others], key=lambda one: (methods.index(one.config.method), one.config.seed)
     )
 
 
-def _left_there(request: PtbRequest, path: Path) -> RunState | None:
+def _left_there(options: PtbOptions, path: Path) -> RunState | None:
     """The state of a run that nobody asked for; None for what is none of this reproduction."""
     method, _, seed = path.name.rpartition("-seed")
     if method not in METHODS or not seed.isdecimal() or seed != str(int(seed)):
         return None
     try:
-        state = replace(read_state(request, method, int(seed)), asked=False)
+        state = replace(read_state(options, method, int(seed)), asked=False)
     except WeightsGoneError:
         raise  # a report without it would take the place of the one that has it
     except BayesRNNError:
@@ -122,10 +122,10 @@ def _left_there(request: PtbRequest, path: Path) -> RunState | None:
     return None if state.saved is None else state
 
 
-def read_state(request: PtbRequest, method: str, seed: int) -> RunState:
+def read_state(options: PtbOptions, method: str, seed: int) -> RunState:
     """How far the run of a method and a seed is."""
-    path = request.out / f"{method}-seed{seed}"
-    wanted = TASK.resolve(request.given(method, seed))
+    path = options.folder / f"{method}-seed{seed}"
+    wanted = TASK.resolve(options.given(method, seed))
     if path.is_file():
         raise RunError(f"{path} is a file, where a run is to be; move it, or give another --out")
     if not _has_weights(path):
@@ -175,11 +175,11 @@ def _all_epochs(config: LanguageModelConfig) -> int:
     return config.epochs * make_method(config, RandomStreams(config.seed)).rounds
 
 
-def train(request: PtbRequest, state: RunState) -> None:
+def train(options: PtbOptions, state: RunState) -> None:
     """Start the run, or continue it with its own settings."""
     config = state.wanted
     begun = state.saved is not None
-    given = request.machine() if begun else request.given(config.method, config.seed)
+    given = options.machine() if begun else options.given(config.method, config.seed)
     # A run that was killed before its first checkpoint is not begun: it starts as it is asked for.
     train_run(TASK, RunArguments(out=state.path, resume=begun), given)
 
