@@ -5,6 +5,7 @@ import os
 import random
 import shutil
 import signal
+from contextlib import contextmanager
 
 import pytest
 
@@ -43,28 +44,46 @@ def text(lines, seed):
     return "\n".join(made) + "\n"
 
 
-@pytest.fixture(scope="module")
-def small_world(tmp_path_factory):
-    """A ptb folder, a tiny network for `tiny`, and a benchmark of speed that is only a table."""
+@pytest.fixture(scope="session")
+def corpus_folder(tmp_path_factory):
+    """A data folder with a made-up ptb."""
     folder = tmp_path_factory.mktemp("data")
     (folder / "ptb").mkdir()
-    for split, lines in (("train", 300), ("valid", 30), ("test", 30)):
+    for split, lines in (("train", 200), ("valid", 30), ("test", 30)):
         (folder / "ptb" / f"ptb.{split}.txt").write_text(text(lines, split))
+    return folder
+
+
+@contextmanager
+def in_small_world(corpus_folder):
+    """The made-up corpus, a tiny network for `tiny`, and speeds that are only a table."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("BAYESRNN_DATA", str(folder))
-        known = corpora._Published("ptb/ptb.{}.txt", (3300, 330, 330), 31)
+        patch.setenv("BAYESRNN_DATA", str(corpus_folder))
+        known = corpora._Published("ptb/ptb.{}.txt", (2200, 330, 330), 31)
         patch.setitem(corpora._PUBLISHED, "ptb", known)
         patch.setitem(recipes.SIZES, "tiny", {"hidden": 8, "layers": 1})
         patch.setattr(measure, "bench", lambda *_: SPEEDS)
-        yield folder
+        yield
 
 
-@pytest.fixture(scope="module")
-def finished(small_world, tmp_path_factory):
-    """A folder in which plain and bbb are done; nobody may change it."""
+@pytest.fixture
+def small_world(corpus_folder):
+    with in_small_world(corpus_folder):
+        yield
+
+
+@pytest.fixture(scope="session")
+def finished_folder(corpus_folder, tmp_path_factory):
     folder = tmp_path_factory.mktemp("reproduction") / "done"
-    assert main(command(folder)) == 0
+    with in_small_world(corpus_folder):
+        assert main(command(folder)) == 0
     return folder
+
+
+@pytest.fixture
+def finished(small_world, finished_folder):
+    """A folder in which plain and bbb are done; nobody may change it."""
+    return finished_folder
 
 
 @pytest.fixture

@@ -3,7 +3,6 @@
 import json
 import re
 import shutil
-from importlib.util import find_spec
 
 from bayesrnn.methods import METHODS
 from bayesrnn.studies.reproduce.options import PtbOptions
@@ -11,18 +10,22 @@ from bayesrnn.studies.reproduce.report import gather
 
 from .conftest import command, interrupt_at, markdown_of, result, values_of
 
-FIGURES = [f"{split}-{way}" for split in ("valid", "test") for way in ("mean", "draws", "dynamic")]
+PERPLEXITIES = [
+    f"{split}-{inference}"
+    for split in ("valid", "test")
+    for inference in ("mean", "draws", "dynamic")
+]
 
 
-def test_files_hold_the_figures_of_the_results(finished):
+def test_files_show_the_results(finished):
     markdown = markdown_of(finished)
     page = (finished / "results.html").read_text()
-    ways = {
+    shown = {
         "plain-seed1": ("mean", "dynamic-sgd"),
         "bbb-seed1": ("mean", "samples2", "dynamic-sgd"),
     }
-    for run, inferences in ways.items():
-        names = [f"{split}-{way}" for split in ("valid", "test") for way in inferences]
+    for run, inferences in shown.items():
+        names = [f"{split}-{inference}" for split in ("valid", "test") for inference in inferences]
         there = sorted(path.stem for path in (finished / run / "results").iterdir())
         assert there == sorted(names)
         for name in names:
@@ -46,13 +49,13 @@ def test_files_hold_the_figures_of_the_results(finished):
     assert "published: BRNN" in markdown
     assert "hidden 8 (published: 650)" in markdown
     assert "bayesrnn reproduce ptb --size tiny" in markdown
-    shown = re.findall(r"!\[.*\]\((.*)\)", markdown)
-    assert len(shown) == 4
-    for name in shown:
+    pictures = re.findall(r"!\[.*\]\((.*)\)", markdown)
+    assert len(pictures) == 4
+    for name in pictures:
         assert "bbb-seed1" in (finished / name).read_text()
 
 
-def test_figures_of_other_weights_are_not_shown(copied):
+def test_results_of_other_weights_are_not_shown(copied):
     kept = result(copied / "bbb-seed1", "test-mean")
     changed = json.dumps({**kept, "step": kept["step"] - 1})
     (copied / "bbb-seed1" / "results" / "test-mean.json").write_text(changed)
@@ -61,19 +64,21 @@ def test_figures_of_other_weights_are_not_shown(copied):
         path.write_text(json.dumps({**json.loads(path.read_text()), "key": {"step": 1}}))
     options = PtbOptions("tiny", "plain,bbb", out=copied, samples=2, epochs=2)
     plain, bbb = gather(options).runs
-    assert {*FIGURES} - {*bbb.figures} == {"test-mean"}
-    assert bbb.figures["valid-mean"] == result(copied / "bbb-seed1", "valid-mean")["perplexity"]
+    assert {*PERPLEXITIES} - {*bbb.perplexities} == {"test-mean"}
+    assert (
+        bbb.perplexities["valid-mean"] == result(copied / "bbb-seed1", "valid-mean")["perplexity"]
+    )
     assert (bbb.gaps, bbb.pruning) == ((), None)
     assert plain.gaps
 
 
-def test_figures_of_a_text_in_parts_are_not_shown(copied):
+def test_results_of_a_text_in_parts_are_not_shown(copied):
     kept = result(copied / "bbb-seed1", "test-mean")
     changed = json.dumps({**kept, "streams": 20})
     (copied / "bbb-seed1" / "results" / "test-mean.json").write_text(changed)
     options = PtbOptions("tiny", "bbb", out=copied, samples=2, epochs=2)
     bbb, _ = gather(options).runs
-    assert {*FIGURES} - {*bbb.figures} == {"test-mean"}
+    assert {*PERPLEXITIES} - {*bbb.perplexities} == {"test-mean"}
 
 
 def test_earlier_runs_of_the_same_folder_are_shown_as_well(copied, program):
@@ -105,9 +110,11 @@ def test_a_bound_stands_in_a_row_of_its_own(small_world, tmp_path, program, call
 
 def test_any_method_can_be_named(small_world, tmp_path, program):
     """Those with several networks, or draws, are averaged; the rest has none to average."""
-    methods = [name for name in METHODS if name not in ("plain", "bbb", "sharpened")]
-    if find_spec("ivon") is None:
-        methods.remove("ivon")
+    every = ("--methods", ",".join(METHODS), "--dry-run")
+    code, out, _ = program(*command(tmp_path / "out", *every))
+    assert code == 0
+    assert all(f"train {method}-seed1: 0 of" in out for method in METHODS)
+    methods = ["dropout", "sgld", "ensemble"]
     skip = ("--skip", "bench,dynamic,entropy", "--epochs", 1)
     code, out, _ = program(*command(tmp_path / "out", "--methods", ",".join(methods), *skip))
     assert code == 0

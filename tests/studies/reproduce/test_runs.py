@@ -5,7 +5,7 @@ import pytest
 from bayesrnn.methods import METHODS
 from bayesrnn.studies.reproduce.measure import differing_draws
 from bayesrnn.studies.reproduce.options import PtbOptions
-from bayesrnn.studies.reproduce.plan import Step, plan_text
+from bayesrnn.studies.reproduce.plan import PlanStep, plan_text
 from bayesrnn.studies.reproduce.run_state import (
     read_states,
     settings_key,
@@ -93,7 +93,11 @@ def test_draws_are_those_that_are_different_networks(differ, members, draws):
 
 
 def test_the_plan_adds_up_what_is_left():
-    steps = [Step("first", 7200, None), Step("second", 90 * 60, print), Step("third", 60, print)]
+    steps = [
+        PlanStep("first", 7200, None),
+        PlanStep("second", 90 * 60, print),
+        PlanStep("third", 60, print),
+    ]
     lines = plan_text(steps, "the command").splitlines()
     assert lines[0].split() == ["done", "first"]
     assert lines[1].split() == ["to", "do", "1.5", "h", "second"]

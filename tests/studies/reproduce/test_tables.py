@@ -17,7 +17,7 @@ from bayesrnn.studies.reproduce.page import (
 from bayesrnn.studies.reproduce.published import PAPER, published_rows
 from bayesrnn.studies.reproduce.results import (
     GapLevel,
-    PruningFigures,
+    PruningCurves,
     ReproducedRun,
     Reproduction,
     Speed,
@@ -38,7 +38,7 @@ from ...made_up import summary_of
 MakeRun = Callable[..., Path]
 Reproduced = Callable[..., ReproducedRun]
 
-FIGURES = {
+PERPLEXITIES = {
     "valid-mean": 98.24,
     "test-mean": 94.71,
     "valid-dynamic": 92.31,
@@ -57,7 +57,7 @@ def reproduced(make_run: MakeRun) -> Reproduced:
             "seed": 1,
             "epochs": len(summary.points),
             "settings": "the same",
-            "figures": FIGURES,
+            "perplexities": PERPLEXITIES,
             "draws": 10,
         }
         return ReproducedRun(summary, **{**values, **changes})
@@ -82,7 +82,7 @@ def notes(reproduction: Reproduction) -> str:
 # The table of results
 
 
-def test_a_row_has_every_figure_in_its_column(reproduced: Reproduced) -> None:
+def test_a_row_has_every_perplexity_in_its_column(reproduced: Reproduced) -> None:
     (row,) = rows_of(found(reproduced()), "bbb")
     assert row == {
         "model": "bbb",
@@ -101,7 +101,9 @@ def test_a_row_has_every_figure_in_its_column(reproduced: Reproduced) -> None:
 def test_seeds_become_a_mean_and_a_spread(reproduced: Reproduced) -> None:
     values = (94.0, 95.5, 98.0)
     runs = [
-        reproduced(f"bbb-seed{seed}", seed=seed, figures={"test-mean": value, "valid-mean": 1.0})
+        reproduced(
+            f"bbb-seed{seed}", seed=seed, perplexities={"test-mean": value, "valid-mean": 1.0}
+        )
         for seed, value in enumerate(values, start=1)
     ]
     (row,) = rows_of(found(*runs), "bbb")
@@ -111,8 +113,8 @@ def test_seeds_become_a_mean_and_a_spread(reproduced: Reproduced) -> None:
     assert "standard deviation" not in notes(found(*runs[:1]))
 
 
-def test_a_figure_that_only_some_seeds_have_says_so(reproduced: Reproduced) -> None:
-    runs = [reproduced(), reproduced("bbb-seed2", seed=2, figures={"valid-mean": 90.24})]
+def test_a_perplexity_that_only_some_seeds_have_says_so(reproduced: Reproduced) -> None:
+    runs = [reproduced(), reproduced("bbb-seed2", seed=2, perplexities={"valid-mean": 90.24})]
     (row,) = rows_of(found(*runs), "bbb")
     assert row["test"] == "94.71 [1 of 2]"
     assert row["val"].startswith("94.24 +- ")
@@ -141,7 +143,7 @@ def test_a_network_that_is_not_the_mean_is_named(reproduced: Reproduced) -> None
 
 def test_an_unfinished_run_is_shown_and_marked(reproduced: Reproduced) -> None:
     """Alone, with the best validation figure so far where nothing else is measured."""
-    runs = [reproduced(), reproduced("bbb-seed2", seed=2, epochs=30, figures={})]
+    runs = [reproduced(), reproduced("bbb-seed2", seed=2, epochs=30, perplexities={})]
     reproduction = found(*runs, missing=["bbb-seed3"])
     (row,) = rows_of(reproduction, "bbb (unfinished)")
     assert row["epochs"] == "3/30"
@@ -154,14 +156,14 @@ def test_an_unfinished_run_is_shown_and_marked(reproduced: Reproduced) -> None:
 
 
 def test_several_seeds_without_results_have_no_figure_of_one(reproduced: Reproduced) -> None:
-    runs = [reproduced(f"bbb-seed{seed}", seed=seed, figures={}) for seed in (1, 2)]
+    runs = [reproduced(f"bbb-seed{seed}", seed=seed, perplexities={}) for seed in (1, 2)]
     (row,) = rows_of(found(*runs), "bbb")
     assert (row["seeds"], row["val"]) == ("1, 2", "-")
 
 
 def test_a_bound_has_a_row_of_its_own(reproduced: Reproduced) -> None:
-    figures = {**FIGURES, "valid-bound": 97.87, "test-bound": 94.16}
-    reproduction = found(reproduced(figures=figures))
+    figures = {**PERPLEXITIES, "valid-bound": 97.87, "test-bound": 94.16}
+    reproduction = found(reproduced(perplexities=figures))
     (bound,) = rows_of(reproduction, "bbb, bound")
     assert (bound["val"], bound["test"]) == ("<= 97.87", "<= 94.16")
     assert bound["test DE"] == bound["test draws"] == "-"
@@ -187,7 +189,7 @@ def test_the_papers_rows_are_always_there_others_by_size() -> None:
         rows = published_rows(size)
         assert sum(row.source == PAPER for row in rows) == 5
         assert all(row.size == size for row in rows if row.source != PAPER)
-    assert {row.figures["test-mean"] for row in published_rows("large")} >= {78.29, 75.2}
+    assert {row.perplexities["test-mean"] for row in published_rows("large")} >= {78.29, 75.2}
 
 
 # The other tables
@@ -200,57 +202,52 @@ def test_every_epoch_of_every_run_has_its_place(reproduced: Reproduced) -> None:
         reproduced("bbb-seed2", valid=()),
     ]
     table = epoch_table(found(*runs))
-    assert table is not None
     assert list(table.header) == ["epoch", "bbb-seed1", "plain-seed1", "bbb-seed2"]
     assert [list(row) for row in table.rows] == [
         ["1", "262.50", "170.50", "-"],
         ["2", "200.25", "-", "-"],
     ]
-    assert epoch_table(found(runs[2])) is None
+    assert not epoch_table(found(runs[2])).rows
 
 
 def test_after_one_epoch_at_medium_size_only(reproduced: Reproduced) -> None:
     runs = [reproduced(valid=(262.5, 200.0)), reproduced("plain-seed1", "plain", valid=())]
     table = first_epoch_table(found(*runs, size="medium"))
-    assert table is not None
     assert [list(row) for row in table.rows] == [["bbb-seed1", "262.50", "258"]]
-    assert first_epoch_table(found(*runs)) is None
+    assert not first_epoch_table(found(*runs)).rows
 
 
 def test_a_log_that_begins_later_has_no_figure_after_one_epoch(reproduced: Reproduced) -> None:
     run = reproduced(valid=(262.5, 200.0))
     later = replace(run, summary=replace(run.summary, points=run.summary.points[1:]))
-    assert first_epoch_table(found(later, size="medium")) is None
+    assert not first_epoch_table(found(later, size="medium")).rows
 
 
 def test_entropy_gaps_beside_the_published_ones(reproduced: Reproduced) -> None:
     levels = (GapLevel(0, 4.5, 4.1, 0.31, 0.29), GapLevel(10, 4.4, 4.2, 0.36, None))
     table = gap_table(found(reproduced(gaps=levels)))
-    assert table is not None
     assert [list(row) for row in table.rows] == [
         ["bbb-seed1", "mean", "4.500", "0.400", "0.310", "0.290", "just below 0.65"],
         ["bbb-seed1", "10", "4.400", "0.200", "0.360", "-", "about 0.67"],
     ]
-    assert gap_table(found(reproduced("none"))) is None
+    assert not gap_table(found(reproduced("none"))).rows
 
 
-def pruned() -> PruningFigures:
+def pruned() -> PruningCurves:
     ratio = {0.0: 98.0, 0.5: 98.1, 0.8: 99.25, 0.99: None}
-    return PruningFigures(ratio, {0.0: 98.0, 0.8: 111.5}, (0.7654, 98.97))
+    return PruningCurves(ratio, {0.0: 98.0, 0.8: 111.5}, (0.7654, 98.97))
 
 
 def test_pruning_says_what_80_percent_cost(reproduced: Reproduced) -> None:
     table = pruning_table(found(reproduced(pruning=pruned()), reproduced("other")))
-    assert table is not None
     expected = [["bbb-seed1", "98.00", "99.25", "111.50", "76.5%"]]
     assert [list(row) for row in table.rows] == expected
 
 
 def test_weights_without_sigma_are_dropped_by_magnitude(reproduced: Reproduced) -> None:
-    figures = PruningFigures({}, {0.0: 97.5, 0.8: 117.25}, (0.5512, 98.4))
+    figures = PruningCurves({}, {0.0: 97.5, 0.8: 117.25}, (0.5512, 98.4))
     run = reproduced("dropout-seed1", "dropout", pruning=figures)
     table = pruning_table(found(run))
-    assert table is not None
     expected = [["dropout-seed1", "97.50", "-", "117.25", "55.1%"]]
     assert [list(row) for row in table.rows] == expected
     no_curve = replace(run, pruning=replace(figures, by_magnitude={}))
@@ -262,7 +259,6 @@ def test_weights_without_sigma_are_dropped_by_magnitude(reproduced: Reproduced) 
 
 def test_speeds_beside_the_published_ones() -> None:
     table = speed_table(found(speeds={"plain": Speed(1.0, 1.0), "bbb": Speed(0.812, 1.51)}))
-    assert table is not None
     rows = [list(row) for row in table.rows]
     assert rows == [["plain", "1.00x", "1.00x", "-"], ["bbb", "0.81x", "1.51x", "0.7x"]]
 
@@ -276,11 +272,11 @@ def whole(reproduced: Reproduced) -> Reproduction:
     bbb = reproduced(
         gaps=levels,
         pruning=pruned(),
-        departures=("epochs 30 (published: 70)",),
-        asked=("epochs 30 (asked for: 12)",),
+        unlike_published=("epochs 30 (published: 70)",),
+        unlike_asked=("epochs 30 (asked for: 12)",),
         dynamic="sgd, lr 0.1, segments of 5 (default)",
     )
-    plain = reproduced("plain-seed1", "plain", figures={"test-mean": 117.29}, epochs=13)
+    plain = reproduced("plain-seed1", "plain", perplexities={"test-mean": 117.29}, epochs=13)
     speeds = {"bbb": Speed(0.812, 1.51)}
     about = {"missing": ["bbb-seed2"], "skipped": ["bench"], "made_with": "bayesrnn 9.9, torch 8.8"}
     return found(bbb, plain, speeds=speeds, **about)
@@ -321,7 +317,7 @@ def test_a_chart_needs_no_other_file_and_shows_the_runs(whole: Reproduction) -> 
 def test_the_values_are_those_of_the_runs(whole: Reproduction) -> None:
     values = json.loads(json.dumps(reproduction_values(whole)))
     bbb, plain = values["runs"]
-    assert bbb["perplexities"] == FIGURES
+    assert bbb["perplexities"] == PERPLEXITIES
     assert [point["epoch"] for point in bbb["epoch_by_epoch"]] == [1, 2, 3]
     assert bbb["entropy_gaps"][1]["gap"] == 0.3666
     assert bbb["pruning"]["by_ratio"][2] == [0.8, 99.25]
@@ -344,7 +340,7 @@ def test_the_page_says_it_all(whole: Reproduction, read_page: Callable[[str], An
 def test_nothing_that_was_not_measured_has_a_section(
     reproduced: Reproduced, read_page: Callable[[str], Any]
 ) -> None:
-    page = read_page(reproduction_page(found(reproduced(figures={}))))
+    page = read_page(reproduction_page(found(reproduced(perplexities={}))))
     assert page.tags.count("table") == 2  # results, epochs
     assert page.tags.count("svg") == 1
     assert "Entropy" not in page.text

@@ -1,9 +1,8 @@
-"""What a reproduction measures of its runs, each figure once for the same weights."""
+"""What a reproduction measures of its runs, each metric once for the same weights."""
 
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
-from pathlib import Path
 from typing import Any, Final
 
 import torch
@@ -28,9 +27,9 @@ from bayesrnn.tasks.lm.uncertainty import UncertaintySettings, uncertainty
 from bayesrnn.tasks.lm.uncertainty import as_json as uncertainty_json
 from bayesrnn.training.run_directory import RunDirectory
 
-SPLITS: Final = ("valid", "test")
+EVALUATED: Final = ("valid", "test")
 DYNAMIC: Final = "dynamic-sgd"
-_DYNAMIC = DynamicOptions(dynamic="sgd")
+_DYNAMIC_OPTIONS = DynamicOptions(dynamic="sgd")
 
 #: Of the draws, and of what is done at random in the benchmarks.
 _SEED = 1
@@ -40,27 +39,43 @@ _FEWER_DRAWS = (1, 2, 5)
 
 
 def missing_results(trained: TrainedLanguageModel, options: PtbOptions) -> list[tuple[str, str]]:
-    """The split and the way of prediction of each result that the run's folder does not have."""
-    return [
-        (split, way)
-        for split in SPLITS
-        for way in _ways(trained, options)
-        if not _is_there(trained, split, way)
+    """The split and the inference of each result that the run's folder does not have.
+
+    A result counts if it is exact, and of the same weights and settings.
+    """
+    results = read_summary(TASK, trained.path).results
+
+    def is_there(split: str, inference: str) -> bool:
+        found = results.get(f"{split}-{inference}", {})
+        same = found.get("step") == trained.step and found.get("streams") == 1
+        if inference == DYNAMIC:
+            settings = choose_settings(trained.path, _DYNAMIC_OPTIONS)
+            return same and found.get("dynamic") == settings.numbers()
+        return same and found.get("seed") == _SEED
+
+    draws = 0 if "draws" in options.skip else differing_draws(trained, options)
+    inferences = [
+        "mean",
+        *([f"samples{draws}"] if draws else []),
+        *(["bound"] if isinstance(trained.method, Bounded) else []),
+        *([DYNAMIC] if "dynamic" not in options.skip else []),
     ]
+    wanted = [(split, inference) for split in EVALUATED for inference in inferences]
+    return [one for one in wanted if not is_there(*one)]
 
 
 def evaluate_missing(trained: TrainedLanguageModel, options: PtbOptions) -> None:
     """Measure what is missing, with the text in one piece, and keep it in the run's folder."""
     draws = differing_draws(trained, options)
-    for split, way in missing_results(trained, options):
-        if _is_there(trained, split, way):
+    for split, inference in missing_results(trained, options):
+        if (split, inference) not in missing_results(trained, options):
             continue  # one evaluation may give several rows
-        if way == DYNAMIC:
+        if inference == DYNAMIC:
             _evaluate_dynamic(trained, split)
         else:
-            samples = 0 if way == "mean" and not isinstance(trained.method, Bounded) else draws
+            mean = inference == "mean" and not isinstance(trained.method, Bounded)
             settings = EvaluationSettings(
-                split=split, samples=samples, seed=_SEED, device=options.device
+                split=split, samples=0 if mean else draws, seed=_SEED, device=options.device
             )
             evaluate(TASK, trained.path, settings)
 
@@ -73,41 +88,21 @@ def differing_draws(trained: TrainedLanguageModel, options: PtbOptions) -> int:
     return members if members > 1 else 0
 
 
-def _ways(trained: TrainedLanguageModel, options: PtbOptions) -> list[str]:
-    draws = 0 if "draws" in options.skip else differing_draws(trained, options)
-    return [
-        "mean",
-        *([f"samples{draws}"] if draws else []),
-        *(["bound"] if isinstance(trained.method, Bounded) else []),
-        *([DYNAMIC] if "dynamic" not in options.skip else []),
-    ]
-
-
-def _is_there(trained: TrainedLanguageModel, split: str, way: str) -> bool:
-    """Whether the run has the result, exact, and of the same weights and settings."""
-    found = read_summary(TASK, trained.path).results.get(f"{split}-{way}", {})
-    same = found.get("step") == trained.step and found.get("streams") == 1
-    if way == DYNAMIC:
-        settings = choose_settings(trained.path, _DYNAMIC)
-        return same and found.get("dynamic") == settings.numbers()
-    return same and found.get("seed") == _SEED
-
-
 def _evaluate_dynamic(trained: TrainedLanguageModel, split: str) -> None:
     """As `evaluate` with `dynamic`, without reading the text another time for the mean weights."""
     corpus = trained.corpus()
     text = getattr(corpus, split).to(trained.device)
-    row = dynamic_row(trained, corpus, text, choose_settings(trained.path, _DYNAMIC))
-    said = about(trained, EvaluationSettings(split=split, seed=_SEED))
-    result = {**said, "corpus": " ".join(trained.config.corpus), **row.as_json()}
+    row = dynamic_row(trained, corpus, text, choose_settings(trained.path, _DYNAMIC_OPTIONS))
+    shared = about(trained, EvaluationSettings(split=split, seed=_SEED))
+    result = {**shared, "corpus": " ".join(trained.config.corpus), **row.as_json()}
     RunDirectory(trained.path).write_result(f"{split}-{row.inference}", result)
 
 
 @dataclass(frozen=True)
-class Part:
-    """A measurement of a run beside its perplexities, kept in the run's folder.
+class Measurement:
+    """A measurement of a run beside its perplexities, in a file of its own in the run's folder.
 
-    settings: all that the figures depend on, beside the weights.
+    settings: all that the result depends on, beside the weights.
     """
 
     name: str
@@ -115,15 +110,16 @@ class Part:
     settings: Callable[[TrainedLanguageModel, PtbOptions], Any]
     measure: Callable[[TrainedLanguageModel, PtbOptions], Any]
 
-    def is_there(self, trained: TrainedLanguageModel, options: PtbOptions) -> bool:
+    def is_done(self, trained: TrainedLanguageModel, options: PtbOptions) -> bool:
         """Whether it was measured already."""
-        path = part_file(options, self.name, trained.path.name)
-        return part_is_there(path, self._key(trained, options))
+        key = self._key(trained, options)
+        return is_stored(key, options, self.name, trained.path.name)
 
-    def do(self, trained: TrainedLanguageModel, options: PtbOptions) -> None:
-        """Measure it, and keep it."""
-        path = part_file(options, self.name, trained.path.name)
-        write_part(path, self._key(trained, options), self.measure(trained, options))
+    def measure_missing(self, trained: TrainedLanguageModel, options: PtbOptions) -> None:
+        """Measure it and store it, unless that is done."""
+        if not self.is_done(trained, options):
+            key, found = self._key(trained, options), self.measure(trained, options)
+            _store(key, found, options, self.name, trained.path.name)
 
     def _key(self, trained: TrainedLanguageModel, options: PtbOptions) -> dict[str, Any]:
         return {"step": trained.step, "settings": asdict(self.settings(trained, options))}
@@ -133,9 +129,9 @@ def _entropy_settings(trained: TrainedLanguageModel, options: PtbOptions) -> Unc
     """With the numbers of draws that an earlier call has measured, so that none is lost."""
     draws = 0 if "draws" in options.skip else differing_draws(trained, options)
     fewer = [number for number in _FEWER_DRAWS if number < draws]
-    kept = read_part(part_file(options, "entropy", trained.path.name))
-    there = kept[0].get("settings", {}).get("samples", ()) if kept else ()
-    samples = tuple(sorted({0, *fewer, draws, *there}))
+    key, _ = read_stored(options, "entropy", trained.path.name)
+    earlier = key.get("settings", {}).get("samples", ())
+    samples = tuple(sorted({0, *fewer, draws, *earlier}))
     return UncertaintySettings(samples=samples, only_reversed=True, bootstrap=0, seed=_SEED)
 
 
@@ -145,15 +141,15 @@ def _entropy(trained: TrainedLanguageModel, options: PtbOptions) -> Any:
 
 
 def _pruning(trained: TrainedLanguageModel, options: PtbOptions) -> Any:
-    kept = pruning_json(prune_run(trained, _PRUNE_SETTINGS)[0])
-    return {name: kept[name] for name in ("weights", "curves", "quality")}
+    found = pruning_json(prune_run(trained, _PRUNE_SETTINGS)[0])
+    return {name: found[name] for name in ("weights", "curves", "quality")}
 
 
 _PRUNE_SETTINGS = PruneSettings(keep_quality=0.01, seed=_SEED)
 
-RUN_PARTS: Final = (
-    Part("entropy", "entropy gap", _entropy_settings, _entropy),
-    Part("pruning", "dropping weights", lambda *_: _PRUNE_SETTINGS, _pruning),
+MEASUREMENTS: Final = (
+    Measurement("entropy", "entropy gap", _entropy_settings, _entropy),
+    Measurement("pruning", "dropping weights", lambda *_: _PRUNE_SETTINGS, _pruning),
 )
 
 
@@ -162,42 +158,40 @@ def speed_key(options: PtbOptions) -> dict[str, Any]:
 
     Speeds are ratios of one measurement, so that all are measured again where one is missing.
     """
-    kept = read_part(part_file(options, "bench"))
-    names = () if kept is None else kept[0].get("methods", ())
-    earlier = [name for name in names if name in METHODS]
+    key, _ = read_stored(options, "bench")
+    earlier = [name for name in key.get("methods", ()) if name in METHODS]
     methods = list(dict.fromkeys([*earlier, *options.methods]))
     return {"methods": methods, "steps": _BENCH_STEPS, "threads": torch.get_num_threads()}
 
 
 def measure_speed(options: PtbOptions, key: Mapping[str, Any]) -> None:
-    """Measure the speed of training as the key says, and keep it."""
-    found = bench(key["steps"], key["threads"], key["methods"])
-    write_part(part_file(options, "bench"), key, found)
+    """Measure the speed of training as the key says, and store it."""
+    _store(key, bench(key["steps"], key["threads"], key["methods"]), options, "bench")
 
 
-def part_file(options: PtbOptions, part: str, run: str = "") -> Path:
-    """The file that keeps a part: of a run, or of the whole reproduction."""
-    return options.folder / run / f"{part}.json"
-
-
-def read_part(path: Path) -> tuple[Mapping[str, Any], Any] | None:
-    """The key and the figures of a part that was measured; None if there is none."""
+def read_stored(options: PtbOptions, name: str, run: str = "") -> tuple[Mapping[str, Any], Any]:
+    """The key and the result of a measurement of a run, or of the whole; empty if there is none."""
+    path = options.folder / run / f"{name}.json"
     try:
         with explained(f"read {path}", "see that it can be read"):
-            kept = json.loads(path.read_bytes()) if path.exists() else None
-        return None if kept is None else (kept["key"], kept["found"])
+            stored = json.loads(path.read_bytes()) if path.exists() else {"key": {}, "found": {}}
+        return stored["key"], stored["found"]
     except (ValueError, TypeError, KeyError):
         raise RunError(f"{path} is damaged; remove it, and it will be measured again") from None
 
 
-def part_is_there(path: Path, key: Mapping[str, Any]) -> bool:
-    """Whether the part was measured with this key."""
-    kept = read_part(path)
-    return kept is not None and kept[0] == json.loads(json.dumps(key))
+def is_stored(key: Mapping[str, Any], options: PtbOptions, name: str, run: str = "") -> bool:
+    """Whether there is a result that was measured with this key."""
+    stored, _ = read_stored(options, name, run)
+    return bool(stored == json.loads(json.dumps(key)))
 
 
-def write_part(path: Path, key: Mapping[str, Any], found: Any) -> None:
-    """Keep the figures of a part with its key."""
-    with explained(f"make {path.parent}", "give another --out"):
-        path.parent.mkdir(parents=True, exist_ok=True)
-    write_durably(path, (json.dumps({"key": key, "found": found}, indent=2) + "\n").encode())
+def _store(
+    key: Mapping[str, Any], found: Any, options: PtbOptions, name: str, run: str = ""
+) -> None:
+    """Keep the result of a measurement with its key."""
+    folder = options.folder / run
+    with explained(f"make {folder}", "give another --out"):
+        folder.mkdir(parents=True, exist_ok=True)
+    text = json.dumps({"key": key, "found": found}, indent=2) + "\n"
+    write_durably(folder / f"{name}.json", text.encode())

@@ -1,4 +1,4 @@
-"""Results on Penn Treebank as charts, each of which can be a file of its own."""
+"""Results on Penn Treebank as charts, as a Markdown file and as a page."""
 
 from collections.abc import Callable, Sequence
 
@@ -22,7 +22,7 @@ from bayesrnn.studies.reproduce.tables import (
 
 
 def reproduction_charts(found: Reproduction) -> dict[str, Markup]:
-    """SVG pictures by the name of their file; those for which there are figures."""
+    """SVG pictures by the name of their file; those for which something was measured."""
     runs = found.runs
     charts: dict[str, Markup] = {}
     if any(run.summary.points for run in runs):
@@ -71,10 +71,6 @@ def _pruning(runs: Sequence[ReproducedRun]) -> Markup:
     )
 
 
-_DIFFERS = "What differs from the published set-up"
-_NOT_SO = "Runs with other settings than asked for"
-
-
 def reproduction_markdown(found: Reproduction) -> str:
     """The tables and what has to be said with them, as a Markdown file.
 
@@ -85,8 +81,8 @@ def reproduction_markdown(found: Reproduction) -> str:
         items = [f"{markdown_lines(line, '- ')}\n" for line in lines]
         parts.append(f"## {title}\n\n{''.join(items)}")
     charts = reproduction_charts(found)
-    for title, table in _tables(found):
-        pictures = [f"![{title}]({name})\n" for name in _CHARTS.get(title, ()) if name in charts]
+    for title, table, names in _tables(found):
+        pictures = [f"![{title}]({name})\n" for name in names if name in charts]
         parts += [f"## {title}\n", *pictures, table.markdown()]
     settings = [f"{markdown_lines(_said(run), '- ')}\n" for run in found.runs]
     made = f"{markdown_lines(f'Written by {found.made_with}.')}\n"
@@ -99,48 +95,40 @@ def reproduction_page(found: Reproduction) -> str:
     made = notes([f"Written by {found.made_with}."])
     sections = [Section("Results", results_table(found), code([found.command]))]
     sections += [Section(title, lines) for title, lines in _lists(found)]
-    for title, table in _tables(found):
-        pictures = [charts[name] for name in _CHARTS.get(title, ()) if name in charts]
+    for title, table, names in _tables(found):
+        pictures = [charts[name] for name in names if name in charts]
         sections.append(Section(title, *pictures, table))
     settings = run_settings([run.summary for run in found.runs])
     sections.append(Section("Settings, and how to run it again", settings, made))
     return document(_title(found), sections)
 
 
-_CURVES = "Learning curves"
-_GAP = "Entropy gap to the reversed test text"
-_PRUNING = "Dropping weights"
-
-#: The charts that belong to a table, by its title.
-_CHARTS = {
-    _CURVES: ("curves.svg",),
-    _GAP: ("entropy-gap.svg", "likelihood.svg"),
-    _PRUNING: ("pruning.svg",),
-}
-
-
 def _title(found: Reproduction) -> str:
     return f"Penn Treebank, size {found.size}: ours and published"
 
 
-def _tables(found: Reproduction) -> list[tuple[str, Table]]:
-    """Titles and tables beside the results; those for which there are figures."""
-    tables = {
-        _CURVES: epoch_table(found),
-        "After one epoch": first_epoch_table(found),
-        _GAP: gap_table(found),
-        _PRUNING: pruning_table(found),
-        "Speed of training": speed_table(found),
-    }
-    return [(title, table) for title, table in tables.items() if table is not None]
+def _tables(found: Reproduction) -> list[tuple[str, Table, tuple[str, ...]]]:
+    """Titles, tables and the charts above them; those for which something was measured."""
+    gap_charts = ("entropy-gap.svg", "likelihood.svg")
+    tables: list[tuple[str, Table, tuple[str, ...]]] = [
+        ("Learning curves", epoch_table(found), ("curves.svg",)),
+        ("After one epoch", first_epoch_table(found), ()),
+        ("Entropy gap to the reversed test text", gap_table(found), gap_charts),
+        ("Dropping weights", pruning_table(found), ("pruning.svg",)),
+        ("Speed of training", speed_table(found), ()),
+    ]
+    return [one for one in tables if one[1].rows]
 
 
 def _lists(found: Reproduction) -> list[tuple[str, list[str]]]:
     """Titles and lines; those for which there is something to say."""
-    departures = _same_said(found.runs, lambda run: run.departures)
-    asked = _same_said(found.runs, lambda run: run.asked)
-    skipped = [f"left out: {', '.join(found.skipped)}"] if found.skipped else []
-    lists = [(_DIFFERS, departures), (_NOT_SO, asked), ("Not measured", skipped)]
+    published = _same_said(found.runs, lambda run: run.unlike_published)
+    asked = _same_said(found.runs, lambda run: run.unlike_asked)
+    lists = [
+        ("What differs from the published set-up", published),
+        ("Runs with other settings than asked for", asked),
+        ("Not measured", [f"left out: {', '.join(found.skipped)}"] * bool(found.skipped)),
+    ]
     return [(title, lines) for title, lines in lists if lines]
 
 

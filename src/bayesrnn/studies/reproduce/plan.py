@@ -9,13 +9,11 @@ from bayesrnn.errors import ConfigError
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.load import make_method
 from bayesrnn.studies.reproduce.measure import (
-    RUN_PARTS,
-    Part,
+    MEASUREMENTS,
     evaluate_missing,
+    is_stored,
     measure_speed,
     missing_results,
-    part_file,
-    part_is_there,
     speed_key,
 )
 from bayesrnn.studies.reproduce.options import PtbOptions
@@ -39,7 +37,7 @@ _BENCH_SECONDS = 120
 
 
 @dataclass(frozen=True)
-class Step:
+class PlanStep:
     """A piece of the work: how long it may take, roughly, and what does it; None if it is done.
 
     run: the run that it belongs to; empty for what belongs to none.
@@ -58,7 +56,7 @@ class Step:
         return self.do is None
 
 
-def make_plan(options: PtbOptions) -> list[Step]:
+def make_plan(options: PtbOptions) -> list[PlanStep]:
     """All steps in their order, those that are done already included."""
     states = read_states(options)
     if "training" in options.skip and all(state.saved is None for state in states):
@@ -71,14 +69,16 @@ def make_plan(options: PtbOptions) -> list[Step]:
         # Made now: training may yet change the number of threads to that of a run.
         key = speed_key(options)
         label = f"speed of training of {', '.join(key['methods'])}"
-        done = part_is_there(part_file(options, "bench"), key)
+        done = is_stored(key, options, "bench")
         seconds = _BENCH_SECONDS * len(key["methods"])
-        steps.append(Step(label, seconds, None if done else partial(measure_speed, options, key)))
+        steps.append(
+            PlanStep(label, seconds, None if done else partial(measure_speed, options, key))
+        )
     return steps
 
 
-def _run_steps(options: PtbOptions, state: RunState) -> list[Step]:
-    """The steps of one run: train, evaluate, and the parts that are kept apart."""
+def _run_steps(options: PtbOptions, state: RunState) -> list[PlanStep]:
+    """The steps of one run: train, evaluate, and further measurements."""
     if state.saved is None and "training" in options.skip:
         return []
     trains = not state.complete and "training" not in options.skip
@@ -91,38 +91,30 @@ def _run_steps(options: PtbOptions, state: RunState) -> list[Step]:
         so_far = f"{state.epochs_done} of {state.epochs} epochs done"
         label = f"{verb} {state.name}: {so_far}{unlike}"
         do_train = partial(train, options, state) if trains else None
-        steps.append(Step(label, left, do_train, state.name, trains=True))
+        steps.append(PlanStep(label, left, do_train, state.name, trains=True))
     # What is measured belongs to weights that are still to change, or to those that are there.
-    trained = None if trains else _load(options, state)
+    trained = None if trains else TASK.open_run(state.path, device=options.device)
     lacking = None if trained is None else missing_results(trained, options)
     what = ", ".join(" ".join(one) for one in lacking or ()) or "validation and test text"
     reading = _networks(options, state) * _READ / (_READING * speed)
     dynamic = 0 if "dynamic" in options.skip else _READ / (_DYNAMIC * speed)
-    do = None if lacking == [] else partial(_evaluate, options, state)
-    steps.append(Step(f"evaluate {state.name}: {what}", reading + dynamic, do, state.name))
-    for part in RUN_PARTS:
-        if part.name not in options.skip:
-            done = trained is not None and part.is_there(trained, options)
-            measure = None if done else partial(_measure, options, state, part)
-            label = f"{part.label} of {state.name}"
-            pruning = _PRUNED_NETWORKS * _READ / 2 / (_SIDE_BY_SIDE * speed)
-            seconds = pruning if part.name == "pruning" else reading
-            steps.append(Step(label, seconds, measure, state.name))
+    do = None if lacking == [] else partial(_with_run, evaluate_missing, options, state)
+    steps.append(PlanStep(f"evaluate {state.name}: {what}", reading + dynamic, do, state.name))
+    pruning = _PRUNED_NETWORKS * _READ / 2 / (_SIDE_BY_SIDE * speed)
+    for one in MEASUREMENTS:
+        if one.name not in options.skip:
+            done = trained is not None and one.is_done(trained, options)
+            do = None if done else partial(_with_run, one.measure_missing, options, state)
+            seconds = pruning if one.name == "pruning" else reading
+            steps.append(PlanStep(f"{one.label} of {state.name}", seconds, do, state.name))
     return steps
 
 
-def _load(options: PtbOptions, state: RunState) -> TrainedLanguageModel:
-    return TASK.open_run(state.path, device=options.device)
-
-
-def _evaluate(options: PtbOptions, state: RunState) -> None:
-    evaluate_missing(_load(options, state), options)
-
-
-def _measure(options: PtbOptions, state: RunState, part: Part) -> None:
-    trained = _load(options, state)
-    if not part.is_there(trained, options):
-        part.do(trained, options)
+def _with_run(
+    work: Callable[[TrainedLanguageModel, PtbOptions], None], options: PtbOptions, state: RunState
+) -> None:
+    """Do some work with a run, which is loaded only now: it may have been trained just before."""
+    work(TASK.open_run(state.path, device=options.device), options)
 
 
 def _networks(options: PtbOptions, state: RunState) -> int:
@@ -141,24 +133,21 @@ def _training_speed(state: RunState) -> float:
     return _TRAINING_SPEEDS[config.size] * _SLOWER.get(config.method, 1.0)
 
 
-def plan_text(steps: Sequence[Step], command: str) -> str:
+def plan_text(steps: Sequence[PlanStep], command: str) -> str:
     """The plan for the screen."""
     to_do = [step for step in steps if not step.done]
     lines = [
-        f"{'done ' if step.done else 'to do'}  {_duration(step):>9}  {step.label}" for step in steps
+        f"done   {'':9}  {step.label}"
+        if step.done
+        else f"to do  {_duration(step.seconds):>9}  {step.label}"
+        for step in steps
     ]
-    total = _in_words(sum(step.seconds for step in to_do))
-    said = f"{len(to_do)} of {len(steps)} steps to do"
-    return "\n".join(
-        [*lines, f"{said}, about {total} on two cores: {command}" if to_do else "all is done"]
-    )
+    total = _duration(sum(step.seconds for step in to_do))
+    left = f"{len(to_do)} of {len(steps)} steps to do, about {total} on two cores: {command}"
+    return "\n".join([*lines, left if to_do else "all is done"])
 
 
-def _duration(step: Step) -> str:
-    return "" if step.done else _in_words(step.seconds)
-
-
-def _in_words(seconds: float) -> str:
+def _duration(seconds: float) -> str:
     if seconds < 5400:
         return f"{max(1, round(seconds / 60))} min"
     return f"{seconds / 3600:.1f} h" if seconds < 48 * 3600 else f"{seconds / 86400:.1f} days"

@@ -1,7 +1,7 @@
-"""Figures on Penn Treebank that others have published, to stand beside ours.
+"""Results on Penn Treebank that others have published, to stand beside ours.
 
 The paper is Fortunato, Blundell & Vinyals (2017), "Bayesian Recurrent Neural Networks"; the sources
-of the other figures are named with them.
+of the other results are named with them.
 """
 
 from collections.abc import Mapping
@@ -19,7 +19,7 @@ class Published:
 
     method: ours that it belongs to.
     size: the size of ours that its network has.
-    at_most: whether the figures are upper bounds.
+    at_most: whether they are upper bounds.
     """
 
     model: str
@@ -27,53 +27,54 @@ class Published:
     size: str
     network: str
     source: str
-    figures: Mapping[str, float]
+    perplexities: Mapping[str, float]
     at_most: bool = False
 
 
-def _figures(
+def _row(
+    model: str,
+    method: str,
+    size: str,
+    source: str,
+    *,
     valid: float,
     test: float,
     dynamic: tuple[float, float] | None = None,
     test_draws: float | None = None,
-) -> dict[str, float]:
+    at_most: bool = False,
+) -> Published:
+    """dynamic: of the validation and of the test text."""
     found = {"valid-mean": valid, "test-mean": test}
     if dynamic is not None:
         found |= {"valid-dynamic": dynamic[0], "test-dynamic": dynamic[1]}
     if test_draws is not None:
         found["test-draws"] = test_draws
-    return found
+    return Published(model, method, size, _NETWORKS[size], source, found, at_most)
 
+
+_NETWORKS: Final = {"small": "lstm 2x200", "medium": "lstm 2x650", "large": "lstm 2x1500"}
+_TIED, _UNTIED = "variational LSTM, tied masks", "variational LSTM, untied masks"
+_VARIATIONAL: Final = "variational-dropout"
 
 _ROWS: Final = (
     # Listed there among the medium models, but the small one of Zaremba et al. (2014).
-    Published("LSTM", "plain", "small", "lstm 2x200", PAPER, _figures(120.7, 114.5)),
-    Published("LSTM", "plain", "small", "lstm 2x200", _TUTORIAL, _figures(121.39, 115.91)),
-    Published(
-        *("LSTM dropout", "dropout", "medium", "lstm 2x650", PAPER),
-        _figures(86.2, 82.1, dynamic=(79.7, 77.1)),
-    ),
-    Published("LSTM dropout", "dropout", "medium", "lstm 2x650", _TUTORIAL, _figures(86.16, 82.07)),
-    Published("LSTM dropout", "dropout", "large", "lstm 2x1500", _TUTORIAL, _figures(82.62, 78.29)),
-    Published(
-        *("variational LSTM, tied masks", "variational-dropout", "medium", "lstm 2x650", PAPER),
-        _figures(81.8, 79.7, test_draws=79.0),
-    ),
-    Published(
-        *("variational LSTM, untied masks", "variational-dropout", "medium", "lstm 2x650", _GAL),
-        _figures(81.9, 79.7, test_draws=78.6),
-    ),
-    Published(
-        *("variational LSTM, untied masks", "variational-dropout", "large", "lstm 2x1500", _GAL),
-        _figures(77.9, 75.2, test_draws=73.4),
-    ),
-    Published(
-        *("BRNN", "bbb", "medium", "lstm 2x650", PAPER),
-        _figures(78.8, 75.5, dynamic=(73.4, 70.7)),
-    ),
-    Published(
-        *("BRNN with sharpening", "sharpened", "medium", "lstm 2x650", PAPER),
-        _figures(77.8, 74.8, dynamic=(72.6, 69.8)),
+    _row("LSTM", "plain", "small", PAPER, valid=120.7, test=114.5),
+    _row("LSTM", "plain", "small", _TUTORIAL, valid=121.39, test=115.91),
+    _row("LSTM dropout", "dropout", "medium", PAPER, valid=86.2, test=82.1, dynamic=(79.7, 77.1)),
+    _row("LSTM dropout", "dropout", "medium", _TUTORIAL, valid=86.16, test=82.07),
+    _row("LSTM dropout", "dropout", "large", _TUTORIAL, valid=82.62, test=78.29),
+    _row(_TIED, _VARIATIONAL, "medium", PAPER, valid=81.8, test=79.7, test_draws=79.0),
+    _row(_UNTIED, _VARIATIONAL, "medium", _GAL, valid=81.9, test=79.7, test_draws=78.6),
+    _row(_UNTIED, _VARIATIONAL, "large", _GAL, valid=77.9, test=75.2, test_draws=73.4),
+    _row("BRNN", "bbb", "medium", PAPER, valid=78.8, test=75.5, dynamic=(73.4, 70.7)),
+    _row(
+        "BRNN with sharpening",
+        "sharpened",
+        "medium",
+        PAPER,
+        valid=77.8,
+        test=74.8,
+        dynamic=(72.6, 69.8),
         at_most=True,
     ),
 )

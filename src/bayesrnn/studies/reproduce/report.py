@@ -9,7 +9,7 @@ import torch
 from bayesrnn import __version__
 from bayesrnn.methods import METHODS
 from bayesrnn.runs.output import write_json, write_text
-from bayesrnn.studies.reproduce.measure import DYNAMIC, SPLITS, part_file, read_part
+from bayesrnn.studies.reproduce.measure import DYNAMIC, EVALUATED, read_stored
 from bayesrnn.studies.reproduce.options import PtbOptions
 from bayesrnn.studies.reproduce.page import (
     reproduction_charts,
@@ -18,7 +18,7 @@ from bayesrnn.studies.reproduce.page import (
 )
 from bayesrnn.studies.reproduce.results import (
     GapLevel,
-    PruningFigures,
+    PruningCurves,
     ReproducedRun,
     Reproduction,
     Speed,
@@ -48,7 +48,7 @@ def write_report(options: PtbOptions) -> Reproduction:
 
 
 def gather(options: PtbOptions) -> Reproduction:
-    """All figures that the folders hold."""
+    """All results that the folders hold."""
     states = read_shown_states(options)
     runs = [made for state in states if (made := _run(options, state)) is not None]
     speeds = _speeds(options)
@@ -69,8 +69,7 @@ def _made_with() -> str:
 
 
 def _speeds(options: PtbOptions) -> dict[str, Speed]:
-    kept = read_part(part_file(options, "bench"))
-    found = {} if kept is None else kept[1]
+    _, found = read_stored(options, "bench")
     return {name: Speed(one["ratio"], one["memory_ratio"]) for name, one in found.items()}
 
 
@@ -87,25 +86,25 @@ def _run(options: PtbOptions, state: RunState) -> ReproducedRun | None:
     }
     draws = _draws(results, options.samples)
     names = {"mean": "mean", "dynamic": DYNAMIC, "draws": f"samples{draws}", "bound": "bound"}
-    rows = {f"{s}-{shown}": f"{s}-{kept}" for s in SPLITS for shown, kept in names.items()}
+    rows = {f"{s}-{shown}": f"{s}-{kept}" for s in EVALUATED for shown, kept in names.items()}
     labels = [results[name]["label"] for name in sorted(results) if name.endswith(DYNAMIC)]
-    gaps = _part(options, "entropy", state.name, step)
-    pruning = _part(options, "pruning", state.name, step)
+    gaps = _stored(options, "entropy", state.name, step)
+    pruning = _stored(options, "pruning", state.name, step)
     return ReproducedRun(
         summary=state.summary,
         seed=state.saved.seed,
         epochs=state.epochs,
         settings=settings_key(state.saved),
-        figures={
+        perplexities={
             shown: value
             for shown, kept in rows.items()
-            if kept in results and (value := state.summary.figure(results[kept])) is not None
+            if kept in results and (value := state.summary.measure.read(results[kept])) is not None
         },
         draws=draws,
         one_network=METHODS[state.saved.method].mean_label,
         dynamic=" and ".join(dict.fromkeys(label.removeprefix("dynamic ") for label in labels)),
-        asked=unlike_asked(state),
-        departures=unlike_published(state.saved),
+        unlike_asked=unlike_asked(state),
+        unlike_published=unlike_published(state.saved),
         gaps=_gaps(gaps) if gaps else (),
         pruning=_pruning(pruning) if pruning else None,
     )
@@ -118,10 +117,10 @@ def _draws(results: Mapping[str, Mapping[str, Any]], wanted: int) -> int:
 
 
 def _not_measured(skip: Collection[str], runs: Sequence[ReproducedRun], speeds: bool) -> list[str]:
-    """The parts that were left out and of which earlier calls have no figures either."""
+    """The parts that were left out and of which earlier calls have no results either."""
     there = {
-        "draws": any("test-draws" in run.figures for run in runs),
-        "dynamic": any("test-dynamic" in run.figures for run in runs),
+        "draws": any("test-draws" in run.perplexities for run in runs),
+        "dynamic": any("test-dynamic" in run.perplexities for run in runs),
         "entropy": any(run.gaps for run in runs),
         "pruning": any(run.pruning is not None for run in runs),
         "bench": speeds,
@@ -129,10 +128,10 @@ def _not_measured(skip: Collection[str], runs: Sequence[ReproducedRun], speeds: 
     return [part for part, measured in there.items() if part in skip and not measured]
 
 
-def _part(options: PtbOptions, part: str, run: str, step: int) -> Any:
-    """The figures of a part, if they are of the weights of this step."""
-    kept = read_part(part_file(options, part, run))
-    return kept[1] if kept is not None and kept[0].get("step") == step else None
+def _stored(options: PtbOptions, name: str, run: str, step: int) -> Any:
+    """The result of a measurement, if it is of the weights of this step."""
+    key, found = read_stored(options, name, run)
+    return found if key.get("step") == step else None
 
 
 def _gaps(found: Mapping[str, Any]) -> tuple[GapLevel, ...]:
@@ -149,11 +148,11 @@ def _gaps(found: Mapping[str, Any]) -> tuple[GapLevel, ...]:
     )
 
 
-def _pruning(found: Mapping[str, Any]) -> PruningFigures:
+def _pruning(found: Mapping[str, Any]) -> PruningCurves:
     def curve(order: str) -> dict[float, float | None]:
         points = found["curves"].get(order, ())
         return {point["fraction"]: point["perplexity"] for point in points}
 
-    kept = found["quality"]
-    share = kept["dropped"] / found["weights"]
-    return PruningFigures(curve(SIGNAL_TO_NOISE), curve(MAGNITUDE), (share, kept["perplexity"]))
+    quality = found["quality"]
+    within = (quality["dropped"] / found["weights"], quality["perplexity"])
+    return PruningCurves(curve(SIGNAL_TO_NOISE), curve(MAGNITUDE), within)

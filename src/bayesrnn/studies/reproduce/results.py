@@ -9,7 +9,7 @@ from bayesrnn.runs.summary import RunSummary
 
 @dataclass(frozen=True)
 class GapLevel:
-    """The entropy gap with so many draws, 0 for the mean weights, in nats a word.
+    """The entropy gap by the number of draws, 0 for the mean weights, in nats a word.
 
     scaled_gap: with the temperature that suits the validation text best; None where not measured.
     """
@@ -22,7 +22,7 @@ class GapLevel:
 
 
 @dataclass(frozen=True)
-class PruningFigures:
+class PruningCurves:
     """What dropping weights costs on the validation text.
 
     by_ratio, by_magnitude: perplexities by the share that is dropped, lowest |mean| / sigma or
@@ -46,27 +46,27 @@ class ReproducedRun:
     """One run of the reproduction.
 
     epochs: those planned, in all rounds of the method.
-    settings: what tells runs apart that only differ in their seed from those that differ in more.
-    figures: perplexities at the best epoch, by "valid-mean", "test-draws" and the like.
+    settings: the same text for runs that differ only in their seed.
+    perplexities: at the best epoch, by "valid-mean", "test-draws" and the like.
     draws: how many are behind the averaged ones.
-    one_network: what predicts without draws, in words.
-    dynamic: the settings of dynamic evaluation in words.
-    asked: what is different from what was asked for.
-    departures: what is different from the published set-up.
+    one_network: a name for what predicts without draws.
+    dynamic: a text with the settings of dynamic evaluation.
+    unlike_asked: what is different from what was asked for.
+    unlike_published: what is different from the published set-up.
     """
 
     summary: RunSummary
     seed: int
     epochs: int
     settings: str
-    figures: Mapping[str, float] = field(default_factory=dict)
+    perplexities: Mapping[str, float] = field(default_factory=dict)
     draws: int = 0
     one_network: str = "mean weights"
     dynamic: str = ""
-    asked: tuple[str, ...] = ()
-    departures: tuple[str, ...] = ()
+    unlike_asked: tuple[str, ...] = ()
+    unlike_published: tuple[str, ...] = ()
     gaps: tuple[GapLevel, ...] = ()
-    pruning: PruningFigures | None = None
+    pruning: PruningCurves | None = None
 
     @property
     def name(self) -> str:
@@ -128,11 +128,11 @@ def _run_values(run: ReproducedRun) -> dict[str, Any]:
         "epochs": run.epochs,
         "epochs_done": summary.epochs_done,
         "best_epoch": summary.best_epoch,
-        "perplexities": dict(run.figures),
+        "perplexities": dict(run.perplexities),
         "draws": run.draws,
         "dynamic": run.dynamic,
-        "unlike_asked": list(run.asked),
-        "unlike_published": list(run.departures),
+        "unlike_asked": list(run.unlike_asked),
+        "unlike_published": list(run.unlike_published),
         "epoch_by_epoch": [
             {"epoch": point.epoch, "train": point.train, "valid": point.valid}
             for point in summary.points

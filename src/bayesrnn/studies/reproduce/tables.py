@@ -16,7 +16,7 @@ from bayesrnn.studies.reproduce.published import (
 )
 from bayesrnn.studies.reproduce.results import ReproducedRun, Reproduction
 
-#: The columns of perplexities: title, and the name of the figure.
+#: The columns of perplexities: title, and the name of the perplexity.
 COLUMNS = (
     ("val", "valid-mean"),
     ("test", "test-mean"),
@@ -54,7 +54,7 @@ def _result_notes(found: Reproduction) -> list[str]:
     notes = list(_NOTES)
     if any(len(group) > 1 for group in _groups(found.runs)):
         notes.append("several seeds: the mean and, after +-, the standard deviation over them")
-    if any("valid-mean" not in run.figures for run in found.runs):
+    if any("valid-mean" not in run.perplexities for run in found.runs):
         notes.append("~: after the best epoch so far, with the text in 20 parts; not exact")
     settings = dict.fromkeys(run.dynamic for run in found.runs if run.dynamic)
     said = list(settings)
@@ -97,32 +97,33 @@ def _our_rows(group: Sequence[ReproducedRun]) -> list[list[str]]:
         f"{summary.epochs_done}/{first.epochs}",
         ", ".join(str(run.seed) for run in group),
     ]
-    cells = [_cell(group, figure) for _, figure in COLUMNS]
+    cells = [_cell(group, name) for _, name in COLUMNS]
     if cells[0] == "-" and len(group) == 1 and summary.best_valid is not None:
         cells[0] = f"~{perplexity_text(summary.best_valid)}"
     rows = [[f"{summary.method}{unfinished}", *about, *cells]]
-    if any("test-bound" in run.figures for run in group):
+    if any("test-bound" in run.perplexities for run in group):
         bounds = [_cell(group, f"{split}-bound", "<= ") for split in ("valid", "test")]
         empty = ["-"] * (len(COLUMNS) - 2)
         rows.append([f"{summary.method}, bound{unfinished}", *about, *bounds, *empty])
     return rows
 
 
-def _cell(group: Sequence[ReproducedRun], figure: str, sign: str = "") -> str:
-    """The mean over the runs that have the figure, with its spread."""
-    values = [run.figures[figure] for run in group if figure in run.figures]
+def _cell(group: Sequence[ReproducedRun], name: str, sign: str = "") -> str:
+    """The mean over the runs that have the perplexity, with its spread."""
+    values = [run.perplexities[name] for run in group if name in run.perplexities]
     if not values:
         return "-"
     spread = f" +- {statistics.stdev(values):.2f}" if len(values) > 1 else ""
     partly = f" [{len(values)} of {len(group)}]" if len(values) < len(group) else ""
-    draws = f" ({group[0].draws})" if figure.endswith("-draws") else ""
+    draws = f" ({group[0].draws})" if name.endswith("-draws") else ""
     return f"{sign}{perplexity_text(statistics.fmean(values))}{spread}{draws}{partly}"
 
 
 def _published_row(row: Published, sources: Sequence[str]) -> list[str]:
     sign = "<= " * row.at_most
     cells = [
-        f"{sign}{row.figures[figure]}" if figure in row.figures else "-" for _, figure in COLUMNS
+        f"{sign}{row.perplexities[name]}" if name in row.perplexities else "-"
+        for _, name in COLUMNS
     ]
     label = f"published: {row.model} {_mark(row.source, sources)}"
     return [label, row.network, "-", "-", *cells]
@@ -132,7 +133,7 @@ def _mark(source: str, sources: Sequence[str]) -> str:
     return f"[{sources.index(source) + 1}]"
 
 
-def epoch_table(found: Reproduction) -> Table | None:
+def epoch_table(found: Reproduction) -> Table:
     """Validation perplexity after each epoch, a column for each run."""
     columns = {
         run.name: {point.epoch: point.valid for point in run.summary.points} for run in found.runs
@@ -144,10 +145,10 @@ def epoch_table(found: Reproduction) -> Table | None:
     ]
     notes = ["perplexity on the validation text in 20 parts, with the mean weights"]
     header = ["epoch", *columns]
-    return Table(header, rows, notes=notes) if rows else None
+    return Table(header, rows, notes=notes)
 
 
-def first_epoch_table(found: Reproduction) -> Table | None:
+def first_epoch_table(found: Reproduction) -> Table:
     """Perplexity after one epoch beside the paper's, which is for medium size only."""
     rows = [
         [
@@ -160,10 +161,10 @@ def first_epoch_table(found: Reproduction) -> Table | None:
     ]
     notes = ["ours: on the validation text, with the mean weights; the paper names no text"]
     header = ["run", "after epoch 1", "published"]
-    return Table(header, rows, ("run",), notes) if rows else None
+    return Table(header, rows, ("run",), notes)
 
 
-def gap_table(found: Reproduction) -> Table | None:
+def gap_table(found: Reproduction) -> Table:
     """The entropy gap to the reversed test text."""
     rows = [
         [
@@ -185,10 +186,10 @@ def gap_table(found: Reproduction) -> Table | None:
         f"suits the validation text best; published: {PAPER.partition(',')[0]}, medium size",
     ]
     header = ["run", "draws", "NLL", "NLL-H", "gap", "gap at T", "gap, published"]
-    return Table(header, rows, ("run",), notes) if rows else None
+    return Table(header, rows, ("run",), notes)
 
 
-def pruning_table(found: Reproduction) -> Table | None:
+def pruning_table(found: Reproduction) -> Table:
     """What dropping four fifths of the weights costs, and how many cost 1%."""
     rows = [
         [
@@ -209,10 +210,10 @@ def pruning_table(found: Reproduction) -> Table | None:
         "by magnitude where there is no sigma",
         f"published: about {share} can go with little loss ({PAPER.partition(',')[0]}, medium)",
     ]
-    return Table(header, rows, ("run",), notes) if rows else None
+    return Table(header, rows, ("run",), notes)
 
 
-def speed_table(found: Reproduction) -> Table | None:
+def speed_table(found: Reproduction) -> Table:
     """Training speed against plain training."""
     rows = [
         [
@@ -228,4 +229,4 @@ def speed_table(found: Reproduction) -> Table | None:
         "the same run"
     ]
     header = ["method", "speed", "memory", "speed, published"]
-    return Table(header, rows, ("method",), notes) if rows else None
+    return Table(header, rows, ("method",), notes)

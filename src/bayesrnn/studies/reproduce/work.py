@@ -8,7 +8,7 @@ import torch
 from bayesrnn.errors import BayesRNNError, Interrupted, RunError
 from bayesrnn.progress import say
 from bayesrnn.studies.reproduce.options import PtbOptions
-from bayesrnn.studies.reproduce.plan import Step, make_plan, plan_text
+from bayesrnn.studies.reproduce.plan import PlanStep, make_plan, plan_text
 from bayesrnn.studies.reproduce.report import gather, write_report
 from bayesrnn.studies.reproduce.run_state import read_states, unlike_asked
 from bayesrnn.studies.reproduce.tables import results_table
@@ -59,7 +59,7 @@ def _require_data(options: PtbOptions) -> None:
                 ) from None
 
 
-def _work(options: PtbOptions, steps: Sequence[Step]) -> list[str]:
+def _work(options: PtbOptions, steps: Sequence[PlanStep]) -> list[str]:
     """Do the steps; gives those that failed, with the reason.
 
     Hours of other work do not stop for them. Nothing is measured of a run that cannot be trained.
