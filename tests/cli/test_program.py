@@ -1,6 +1,7 @@
 """The program from training to comparison, and what it says to mistakes."""
 
 import json
+import shutil
 import sys
 from html.parser import HTMLParser
 
@@ -26,7 +27,7 @@ from ..conftest import model_hash
 )
 def test_train_evaluate_generate(extra, train_arguments, program, tmp_path):
     run = tmp_path / "run"
-    code, _, errors = program(*train_arguments, "--epochs", "2", "--out", run, *extra)
+    code, _, errors = program(*train_arguments, "--epochs", "1", "--out", run, *extra)
     assert code == 0, errors
     perplexities = {}
     for samples in (0, 3):
@@ -50,9 +51,8 @@ def test_train_evaluate_generate(extra, train_arguments, program, tmp_path):
     assert len(out.split()) >= 8
 
 
-def test_evaluation_does_not_depend_on_the_unroll(train_arguments, program, tmp_path):
-    run = tmp_path / "run"
-    assert program(*train_arguments, "--epochs", "1", "--out", run)[0] == 0
+def test_evaluation_does_not_depend_on_the_unroll(runs, program, tmp_path):
+    run = shutil.copytree(runs / "bbb", tmp_path / "run")
     found = []
     for unroll in (1, 7, 1000):
         program("evaluate", run, "--unroll", unroll, "--json", tmp_path / "result.json")
@@ -62,13 +62,12 @@ def test_evaluation_does_not_depend_on_the_unroll(train_arguments, program, tmp_
     assert found[0]["nll"] == pytest.approx(found[2]["nll"], rel=1e-5)
 
 
-def test_compare_writes_one_page(train_arguments, program, tmp_path):
-    runs = [tmp_path / method for method in ("plain", "bbb")]
-    for run in runs:
-        program(*train_arguments, "--epochs", "2", "--method", run.name, "--out", run)
-        program("evaluate", run)
+def test_compare_writes_one_page(runs, program, tmp_path):
+    copies = [shutil.copytree(runs / m, tmp_path / m) for m in ("plain", "bbb")]
+    for run in copies:
+        assert program("evaluate", run)[0] == 0
     page = tmp_path / "page.html"
-    code, out, _ = program("compare", *runs, "--out", page)
+    code, out, _ = program("compare", *copies, "--out", page)
     assert code == 0
     assert "plain" in out
     assert "bbb" in out
@@ -87,12 +86,9 @@ def test_a_config_given_back_repeats_the_run(train_arguments, program, tmp_path)
     assert model_hash(first) == model_hash(second)
 
 
-def test_generation_is_repeatable_and_obeys_its_options(train_arguments, program, tmp_path):
-    run = tmp_path / "run"
-    program(*train_arguments, "--epochs", "1", "--out", run)
-
+def test_generation_is_repeatable_and_obeys_its_options(runs, program):
     def text(*options):
-        code, out, _ = program("generate", run, "--words", "30", *options)
+        code, out, _ = program("generate", runs / "bbb", "--words", "30", *options)
         assert code == 0
         return out
 
@@ -167,9 +163,8 @@ def test_help_names_every_option_and_command(program):
         assert option in out
 
 
-def test_a_run_is_not_overwritten(train_arguments, program, tmp_path):
-    run = tmp_path / "run"
-    program(*train_arguments, "--epochs", "1", "--out", run)
+def test_a_run_is_not_overwritten(runs, train_arguments, program, tmp_path):
+    run = shutil.copytree(runs / "bbb", tmp_path / "run")
     before = model_hash(run)
     code, _, errors = program(*train_arguments, "--epochs", "1", "--out", run)
     assert code == 1

@@ -8,15 +8,18 @@ import sys
 import pytest
 import torch
 
+from bayesrnn.cli.main import main
 from bayesrnn.methods import ivon
 from bayesrnn.methods.ensemble import member_seed
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.loop import Trainer
 
-from ..conftest import model_hash
+from ..conftest import TINY, model_hash
 
 CASES = {
+    "dropout": ["--method", "dropout", "--epochs", "2"],
+    "sharpened": ["--method", "sharpened", "--epochs", "2"],
     "sgld": ["--method", "sgld", "--epochs", "2", "--snapshots", "3"],
     "psgld": ["--method", "psgld", "--epochs", "2", "--burn-in", "0.1", "--thinning", "20"],
     "ivon": ["--method", "ivon", "--epochs", "2"],
@@ -60,12 +63,27 @@ def trained(train_arguments, program, tmp_path):
     return train
 
 
+@pytest.fixture(scope="module")
+def whole_run(tiny_text, tmp_path_factory):
+    """A function that gives the folder of a run of `CASES`, trained once; nobody may change it."""
+    folder = tmp_path_factory.mktemp("runs")
+
+    def train(case):
+        run = folder / case
+        if not run.exists():
+            arguments = ["train", "lm", "--corpus", str(tiny_text), *TINY, *CASES[case]]
+            assert main([*arguments, "--out", str(run)]) == 0
+        return run
+
+    return train
+
+
 @pytest.mark.parametrize("case", CASES)
 def test_killed_in_the_last_third_and_resumed_it_ends_with_the_same_bits(
-    case, trained, train_arguments, program, monkeypatch, tmp_path
+    case, whole_run, train_arguments, program, monkeypatch, tmp_path
 ):
     """The last third is in the middle of the second round of the ensemble."""
-    whole = trained("whole", *CASES[case])
+    whole = whole_run(case)
     total = CheckpointStore(whole).load("last").step
     killed = tmp_path / "killed"
     with monkeypatch.context() as patch:
@@ -78,14 +96,14 @@ def test_killed_in_the_last_third_and_resumed_it_ends_with_the_same_bits(
     assert model_hash(killed) == model_hash(whole)
 
 
-def test_every_checkpoint_holds_the_kept_weights(trained):
-    run = trained("run", *CASES["psgld"])
+def test_every_checkpoint_holds_the_kept_weights(whole_run):
+    run = whole_run("psgld")
     store = CheckpointStore(run)
     last = TASK.open_run(run, "last")
     steps, burnt = store.load("last").step, round(0.1 * store.load("last").step)
     assert len(last.net) == min(10, (steps - burnt) // 20)
     assert last.method.members(last.net) == len(last.net)
-    # More kept networks are better, so the last epoch is the best, whatever its figure.
+    # More kept networks are better, so the last epoch is the best, whatever its perplexity.
     assert store.load("best").step == steps
 
 
@@ -176,8 +194,8 @@ def test_a_command_for_one_network_says_which_it_takes(
     assert notes == ([expected] if used else [])
 
 
-def test_the_configuration_of_an_ensemble_makes_the_same_run_again(trained, tmp_path):
-    first = trained("first", *CASES["ensemble side by side"])
+def test_the_configuration_of_an_ensemble_makes_the_same_run_again(whole_run, trained):
+    first = whole_run("ensemble side by side")
     text = (first / "config.toml").read_text()
     assert 'base = "dropout"' in text
     assert "dropout = 0.3" in text

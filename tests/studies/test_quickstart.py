@@ -10,12 +10,12 @@ from bayesrnn.tasks.lm.task import TASK
 def test_the_page_and_the_terminal_show_where_draws_disagree(
     runs, tmp_path, monkeypatch, capsys, read_page
 ):
-    for method in module.METHODS:
+    for method in module.SHOWN_METHODS:
         shutil.copytree(runs / method, tmp_path / method)
     asked = []
     monkeypatch.setattr(module, "train_run", lambda task, arguments, given: asked.append(given))
-    module.quickstart(tmp_path, seed=1)
-    assert [given["method"] for given in asked] == list(module.METHODS)
+    module.quickstart(module.QuickstartOptions(out=tmp_path))
+    assert [given["method"] for given in asked] == list(module.SHOWN_METHODS)
     html = (tmp_path / "comparison.html").read_text(encoding="utf-8")
     page, said = read_page(html), capsys.readouterr().out
     assert (tmp_path / "curves.svg").read_text(encoding="utf-8").startswith("<svg")

@@ -24,7 +24,7 @@ from bayesrnn.tasks.lm.inspect_report import inspection_sections, inspection_tex
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 
-METHODS = ("plain", "dropout", "bbb")
+SHOWN_METHODS = ("plain", "dropout", "bbb")
 PROMPT = "it is a truth universally acknowledged, that"
 
 #: Sentences of the validation text that are inspected, words in each, and rows of the tables.
@@ -44,9 +44,9 @@ class QuickstartOptions(CheckedOptions):
 def quickstart(options: QuickstartOptions) -> None:
     """Train, compare, write, and inspect. What an earlier call did is not done again."""
     out, seed = options.out, options.seed
-    runs = [out / method for method in METHODS]
-    for number, (method, run) in enumerate(zip(METHODS, runs, strict=True), start=1):
-        say(f"\n[{number}/{len(METHODS)}] {method} on Pride and Prejudice")
+    runs = [out / method for method in SHOWN_METHODS]
+    for number, (method, run) in enumerate(zip(SHOWN_METHODS, runs, strict=True), start=1):
+        say(f"\n[{number}/{len(SHOWN_METHODS)}] {method} on Pride and Prejudice")
         given = {"method": method, "size": "tiny", "seed": seed}
         train_run(TASK, RunArguments(out=run, resume=True), given)
         evaluate(TASK, run)
