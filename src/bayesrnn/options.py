@@ -24,7 +24,7 @@ else:
 #: The default of an option that has to be given.
 REQUIRED: Any = MISSING
 
-#: What can be given for an option, in words: one value of a kind, and a list of them.
+#: How messages name what can be given: one value of a kind, and a list of them.
 _KINDS: dict[type, tuple[str, str]] = {
     bool: ("true or false", "a list of true or false"),
     int: ("a whole number", "a list of whole numbers"),
@@ -33,7 +33,7 @@ _KINDS: dict[type, tuple[str, str]] = {
     Path: ("the path of a file or folder", "a path or a list of paths"),
 }
 
-#: The words of an option's value for tables, from the values of all options that are known.
+#: How tables show the value of an option, from the values of all options that are known.
 Words = Callable[[Mapping[str, Any]], str]
 
 
@@ -103,7 +103,7 @@ class Option:
 
     @property
     def range(self) -> str:
-        """The numbers that are allowed, in words; nothing where all are."""
+        """The numbers that are allowed, as text; empty where all are."""
         zero = f" ({self.zero})" * bool(self.zero)
         low = self.gt if self.ge is None else self.ge
         high = self.lt if self.le is None else self.le
@@ -219,7 +219,7 @@ def flag(name: str) -> str:
 
 
 def default_text(item: Option) -> str:
-    """The default in words; nothing if there is none, or if it goes without saying."""
+    """The default as text; empty if there is none, or if it goes without saying."""
     value = item.default
     if value is MISSING or value is None or value is False or value in ("", ()):
         return ""

@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from bayesrnn.errors import RunError
 from bayesrnn.report.table import Table, markdown_lines
 from bayesrnn.report.text import cells, printable, shortened
-from bayesrnn.runs.compare import columns_of_test, comparison_table
+from bayesrnn.runs.compare import comparison_table, result_columns
 from bayesrnn.tasks import TASKS
 
 from ..made_up import summary_of
 
 MakeRun = Callable[..., Path]
 
-TEST_COLUMNS = columns_of_test([TASKS["lm"]])
+TEST_COLUMNS = result_columns([TASKS["lm"]])
 
 
 def result(perplexity: float | None, samples: int, **more: int | str) -> dict[str, object]:

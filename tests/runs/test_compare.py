@@ -91,7 +91,7 @@ def test_more_sections(make_run: MakeRun, read_page: ReadPage) -> None:
 def test_a_fresh_run_has_a_page(make_run: MakeRun, read_page: ReadPage) -> None:
     page = read_page(page_of(make_run("fresh", valid=())))
     assert "no finished epoch yet" in page.text
-    assert "no epoch with a validation figure yet" in page.text
+    assert "no epoch with a validation metric yet" in page.text
 
 
 def test_a_folder_name_that_is_not_text(make_run: MakeRun) -> None:

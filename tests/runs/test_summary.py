@@ -122,7 +122,7 @@ def test_a_figure_of_zero_is_a_figure(make_mnist_run: MakeRun) -> None:
     summary = summary_of(make_mnist_run("run", found))
     drawn = summary.result("test", "samples")
     assert drawn is not None
-    assert (drawn["samples"], summary.figure(drawn)) == (50, 0.0)
+    assert (drawn["samples"], summary.measure.read(drawn)) == (50, 0.0)
 
 
 def test_ways_of_prediction_are_told_apart(make_run: MakeRun) -> None:
@@ -142,7 +142,7 @@ def test_ways_of_prediction_are_told_apart(make_run: MakeRun) -> None:
     for place, way in enumerate(("mean", "samples", "dynamic-sgd", "dynamic-rms", "bound")):
         result = summary.result("test", way)
         assert result is not None
-        assert summary.figure(result) == 100.0 + place
+        assert summary.measure.read(result) == 100.0 + place
     del found["test-mean"], found["test-samples10"]
     summary = summary_of(make_run("less", "bbb", results=found))
     assert summary.result("test", "mean") is None, "a bound has no draws either"
@@ -189,7 +189,7 @@ def test_a_run_of_digits_is_summarised(make_mnist_run: MakeRun) -> None:
     assert summary.items_per_second == 2000
     mean = summary.result("test", "mean")
     assert mean is not None
-    assert summary.figure(mean) == pytest.approx(3.0)
+    assert summary.measure.read(mean) == pytest.approx(3.0)
     assert set(summary.results) == {"test-mean", "test-bound"}
     assert summary.result("test", "bound") is None
 

@@ -150,7 +150,9 @@ def line_chart(
 
 
 #: A chart over numbers of draws.
-draws_chart = partial(line_chart, x_label="draws", x=draw_axis, y=even_axis, empty="no figures")
+draws_chart = partial(
+    line_chart, x_label="draws", x=draw_axis, y=even_axis, empty="nothing measured"
+)
 
 
 def _label(name: str) -> str:
@@ -205,24 +207,24 @@ def _end_labels(
     ]
 
 
-def spread(wished: Sequence[float], gap: float, low: float, high: float) -> list[float]:
-    """The places nearest to the wished ones that are `gap` apart and, with room, in low to high.
+def spread(wanted: Sequence[float], gap: float, low: float, high: float) -> list[float]:
+    """The places nearest to the wanted ones that are `gap` apart and, with room, in low to high.
 
     Those that are too near become a block around their middle; blocks that meet become one.
     """
-    order = sorted(range(len(wished)), key=lambda index: wished[index])
+    order = sorted(range(len(wanted)), key=lambda index: wanted[index])
     blocks: list[list[int]] = []
 
     def start(block: list[int]) -> float:
         size = gap * (len(block) - 1)
-        middle = sum(wished[index] for index in block) / len(block)
+        middle = sum(wanted[index] for index in block) / len(block)
         return max(min(middle - size / 2, high - size), low)
 
     for index in order:
         blocks.append([index])
         while len(blocks) > 1 and start(blocks[-2]) + gap * len(blocks[-2]) > start(blocks[-1]):
             blocks[-2:] = [blocks[-2] + blocks[-1]]
-    placed = list(wished)
+    placed = list(wanted)
     for block in blocks:
         for place, index in enumerate(block):
             placed[index] = start(block) + gap * place

@@ -17,7 +17,7 @@ def cells(text: str) -> int:
 
 
 def shortened(text: str, width: int) -> str:
-    """The text in at most `width` columns; its middle gives way, as runs differ at their ends."""
+    """The text in at most `width` columns; the middle is left out: runs differ at their ends."""
     wide = [_cells_of(character) for character in text]
     if sum(wide) <= width:
         return text
@@ -39,7 +39,7 @@ def perplexity_text(value: float | None) -> str:
 
 
 def number_text(value: float | None, digits: int = 3) -> str:
-    """A number with so many decimals; `-` where there is none."""
+    """A number with that many decimals; `-` where there is none."""
     if value is None or not math.isfinite(value):
         return "-"
     return f"{round(value, digits) + 0.0:.{digits}f}" if abs(value) < 100_000 else f"{value:.2e}"
@@ -54,7 +54,7 @@ def interval_text(value: float, low: float, high: float, digits: int = 3) -> str
 
 
 def counted(number: int, noun: str) -> str:
-    """So many of something: 1 run, 2 runs."""
+    """A number with its noun: 1 run, 2 runs."""
     return f"{number:,} {noun}{'s' * (number != 1)}"
 
 

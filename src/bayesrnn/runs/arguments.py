@@ -12,7 +12,7 @@ DEVICES: Final = ("auto", "cpu", "cuda", "mps")
 
 _SAMPLES = (
     "draws of the network whose predictions are averaged and compared; 0: the mean weights alone, "
-    "which have no doubts about themselves"
+    "without model uncertainty"
 )
 
 
@@ -62,7 +62,7 @@ class RunOrFileOptions(NetworkOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class JsonOptions(CheckedOptions):
-    """A result that can be kept as JSON."""
+    """A result that can be written as JSON."""
 
     json: Path | None = option(None, "also write the result to this file as JSON; - for the screen")
 
@@ -77,12 +77,12 @@ class ReportOptions(NetworkOptions, JsonOptions):
     """Several runs, and where to write what is found of them."""
 
     runs: tuple[Path, ...] = option((), "folders of runs, or files of prune --out", positional=True)
-    html: Path | None = html_option("all figures and charts")
+    html: Path | None = html_option("all metrics and charts")
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoubtOptions(CheckedOptions):
-    """What every measurement of uncertainty is asked for."""
+class UncertaintyOptions(CheckedOptions):
+    """The options of every measurement of uncertainty."""
 
     split: str = option("test", "which part of the data is regular", choices=SPLITS)
     bootstrap: int = option(1000, "resamples behind the intervals; 0: none", ge=0)

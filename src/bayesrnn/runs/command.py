@@ -1,4 +1,4 @@
-"""The words of the program, told without importing what they run."""
+"""Commands of the program, declared without importing what they run."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field

@@ -17,9 +17,9 @@ from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import Task
 
 
-def columns_of_test(tasks: Iterable[Task[Any, Any]]) -> dict[str, tuple[str, str]]:
-    """The columns of results on the test set, by way of prediction, with what to say of them."""
-    own = {name: told for task in tasks for name, told in task.own_inferences.items()}
+def result_columns(tasks: Iterable[Task[Any, Any]]) -> dict[str, tuple[str, str]]:
+    """The columns of results on the test set by inference: a title, and a note below the table."""
+    own = {name: column for task in tasks for name, column in task.own_inferences.items()}
     return {
         "mean": ("test", ""),
         "samples": ("draws", "test, probabilities averaged over that many draws of the network"),
@@ -29,7 +29,7 @@ def columns_of_test(tasks: Iterable[Task[Any, Any]]) -> dict[str, tuple[str, str
 
 
 def comparison_table(summaries: Sequence[RunSummary]) -> Table:
-    """One line per run, in the order given, with the best validation figure marked."""
+    """One line per run, in the order given, with the best on the validation set marked."""
     if not summaries:
         raise RunError("there are no runs to compare; give at least one run directory")
     names = distinct_names(summaries)
@@ -50,12 +50,12 @@ def comparison_table(summaries: Sequence[RunSummary]) -> Table:
         f"{', '.join(measures)}; valid: best epoch, with the mean of the weights; "
         f"train: same epoch, {', '.join(dict.fromkeys(s.measure.train for s in summaries))}"
     ]
-    for inference, (title, note) in columns_of_test(summary.task for summary in summaries).items():
+    for inference, (title, note) in result_columns(summary.task for summary in summaries).items():
         found = [summary.result("test", inference) for summary in summaries]
         if any(found):
             header.append(title)
             for row, summary, result in zip(rows, summaries, found, strict=True):
-                shown = summary.measure.text(summary.figure(result)) if result else "-"
+                shown = summary.measure.text(summary.measure.read(result)) if result else "-"
                 draws = f" ({result['samples']})" if result and inference == "samples" else ""
                 row.append(shown + draws)
             if note:
@@ -107,11 +107,11 @@ def _corpus_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list
 
 def _stale_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list[str]:
     """Results that were found at another moment than the best epoch of today."""
-    ways = columns_of_test(summary.task for summary in summaries)
+    inferences = result_columns(summary.task for summary in summaries)
     stale = [
         name
         for name, summary in zip(names, summaries, strict=True)
-        for result in (summary.result("test", inference) for inference in ways)
+        for result in (summary.result("test", inference) for inference in inferences)
         if result and summary.best and result.get("step", summary.best.step) != summary.best.step
     ]
     if not stale:
@@ -184,7 +184,7 @@ def run_settings(summaries: Sequence[RunSummary]) -> Markup:
             f"best validation {summary.measure.title} {summary.measure.text(summary.best_valid)} "
             f"at epoch {summary.best_epoch}"
             if summary.best
-            else "no epoch with a validation figure yet"
+            else "no epoch with a validation metric yet"
         )
         runs.append(
             {

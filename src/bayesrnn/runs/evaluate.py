@@ -23,9 +23,9 @@ def evaluate(
     settings: EvaluationSettings | None = None,
     options: Any = None,
 ) -> Evaluation:
-    """The metrics of a run, a row for each way of prediction; kept in the run's results as well.
+    """The metrics of a run, a row for each inference; stored in the run's results as well.
 
-    The file of a pruned network has no folder for results: its metrics are kept nowhere.
+    The file of a pruned network has no folder for results: its metrics are stored nowhere.
     """
     found = task.evaluate(
         path, settings or EvaluationSettings(), options or task.evaluate_options()

@@ -1,4 +1,4 @@
-"""What evaluating a run finds: one row for each way of prediction."""
+"""What evaluating a run finds: a row for each inference, such as the mean weights or draws."""
 
 from __future__ import annotations
 
@@ -37,29 +37,29 @@ class EvaluationSettings(NetworkOptions):
 
 @dataclass(frozen=True, kw_only=True)
 class Row:
-    """What one way of prediction found. A task adds its metrics; None is one that there is not.
+    """The metrics of one inference, which a task adds; None where there is no such metric.
 
-    inference: a short word for the way, also the name of the result's file.
-    label: the same in words.
+    inference: a short name, which the result's file has as well.
+    label: the name that people read.
     """
 
-    #: Fields that are kept in the run's results, but not shown.
-    kept_only: ClassVar[tuple[str, ...]] = ()
+    #: Fields that are stored in the run's results, but not shown.
+    stored_only: ClassVar[tuple[str, ...]] = ()
 
     inference: str
     label: str
     samples: int
 
     def as_json(self, all_fields: bool = False) -> dict[str, Any]:
-        """The metrics by name, without those that are only kept unless asked for."""
-        left_out = () if all_fields else self.kept_only
+        """The metrics by name, without those that are only stored unless asked for."""
+        left_out = () if all_fields else self.stored_only
         found = {n: value for n, value in asdict(self).items() if n not in left_out}
         return {name: value for name, value in found.items() if value is not None}
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """All rows, with what has to be said of each. A task adds what its runs were trained on."""
+    """All rows, and what they have in common. A task adds what its runs were trained on."""
 
     task: str
     method: str
@@ -71,7 +71,7 @@ class Evaluation:
     asked: Row
 
     def about(self) -> dict[str, Any]:
-        """What has to be said of each row."""
+        """What the rows have in common."""
         own = [item.name for item in fields(self) if item.name not in ("rows", "asked")]
         found = {name: getattr(self, name) for name in own}
         return {name: value for name, value in found.items() if value is not None}
@@ -95,7 +95,7 @@ def about(run: TrainedRun[Any], settings: EvaluationSettings) -> dict[str, Any]:
 
 
 class Inference(NamedTuple):
-    """A way of prediction: the first fields of its `Row`."""
+    """How a prediction is made: the first fields of its `Row`."""
 
     inference: str
     label: str
@@ -113,7 +113,7 @@ def inference_rows(
 ) -> list[AnyRow]:
     """The mean weights or an average over draws; all there is for a method that gives a bound.
 
-    `averaged` evaluates the mean weights (0 samples) or the average over so many draws. For
+    `averaged` evaluates the mean weights (0 samples) or the average over that many draws. For
     methods with several networks the average over all is always reported too.
     """
     method = run.method

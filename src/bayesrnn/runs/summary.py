@@ -10,6 +10,7 @@ from typing import Any
 
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.methods import METHODS
+from bayesrnn.report.text import counted
 from bayesrnn.runs.load import read_config
 from bayesrnn.runs.task import Measure, Task, finite_number
 from bayesrnn.training.run_directory import RunDirectory
@@ -17,7 +18,7 @@ from bayesrnn.training.run_directory import RunDirectory
 
 @dataclass(frozen=True)
 class EpochPoint:
-    """The figures at the end of an epoch; None stands for a number that is not there."""
+    """The metric at the end of an epoch; None where there is no number."""
 
     epoch: int
     step: int
@@ -46,7 +47,7 @@ class RunSummary:
     points: tuple[EpochPoint, ...]
     #: What evaluations found, by the name of the file under `results/`.
     results: Mapping[str, Mapping[str, Any]]
-    #: What has to be said with every result.
+    #: The seed, the epochs and the options of the method, as text.
     settings: str
     #: Of what the task counts; the median over the training records.
     items_per_second: float | None
@@ -66,8 +67,8 @@ class RunSummary:
     def best(self) -> EpochPoint | None:
         """The epoch that the run holds for its best.
 
-        Mostly that is the one with the lowest validation figure; not where networks are kept, or
-        trained one after the other. Runs of earlier versions did not say which it was.
+        Mostly that is the one with the lowest validation metric; not where a method collects
+        networks, or trains one after the other. Runs of earlier versions did not say which it was.
         """
         marked = [point for point in self.points if point.marked_best]
         if marked:
@@ -77,16 +78,16 @@ class RunSummary:
 
     @property
     def best_valid(self) -> float | None:
-        """The lowest validation figure."""
+        """The validation metric of the best epoch."""
         return self.best.valid if self.best else None
 
     @property
     def best_epoch(self) -> int | None:
-        """The epoch with the lowest validation figure."""
+        """The number of the best epoch."""
         return self.best.epoch if self.best else None
 
     def result(self, split: str, inference: str) -> Mapping[str, Any] | None:
-        """The result on a split by a way of prediction, such as "mean", "samples" or "bound".
+        """The result on a split by an inference, such as "mean", "samples" or "bound".
 
         Of several, the one with the most draws.
         """
@@ -98,10 +99,6 @@ class RunSummary:
             and self.measure.key in result
         ]
         return max(fitting, key=lambda result: int(result["samples"]), default=None)
-
-    def figure(self, result: Mapping[str, Any]) -> float | None:
-        """The figure of a result in the unit that is shown."""
-        return self.measure.read(result)
 
 
 def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
@@ -126,7 +123,7 @@ def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
         settings=", ".join(
             [
                 f"seed {config['seed']}",
-                _counted(config["epochs"], "epoch"),
+                counted(config["epochs"], "epoch"),
                 *_said(config["method"], options),
             ]
         ),
@@ -159,7 +156,7 @@ def _config(task: Task[Any, Any], path: Path) -> dict[str, Any]:
 
 
 def _vocabulary(path: Path, file: str | None, config: Mapping[str, Any]) -> str:
-    """What tells the problem of the run from another one on the same data."""
+    """A text that differs between problems on the same data."""
     if file is None:
         return ""
     try:
@@ -187,7 +184,7 @@ def _points(
 
 def _results(folder: Path) -> dict[str, Mapping[str, Any]]:
     results: dict[str, Mapping[str, Any]] = {}
-    figures = {"perplexity", "error", "rmse", "nll"}
+    metrics = {"perplexity", "error", "rmse", "nll"}
     for path in sorted(folder.glob("*.json")):
         try:
             result = json.loads(path.read_bytes())
@@ -200,8 +197,8 @@ def _results(folder: Path) -> dict[str, Mapping[str, Any]]:
             and isinstance(result.get("split"), str)
             and isinstance(result.get("samples"), int)
             and isinstance(result.get("inference", ""), str)
-            and all(isinstance(result[key], int | float | None) for key in figures & result.keys())
-            and (figures | {"scores"}) & result.keys()
+            and all(isinstance(result[key], int | float | None) for key in metrics & result.keys())
+            and (metrics | {"scores"}) & result.keys()
         ):
             raise RunError(
                 f"{path} is not the result of an evaluation; remove it, or write it again with "
@@ -212,7 +209,7 @@ def _results(folder: Path) -> dict[str, Mapping[str, Any]]:
 
 
 def _inference(result: Mapping[str, Any]) -> str:
-    """The way of prediction; results of earlier versions say only how many draws."""
+    """The inference of a result; those of earlier versions say only how many draws."""
     return str(result.get("inference", "samples" if result["samples"] else "mean"))
 
 
@@ -222,20 +219,16 @@ def joined(value: str | Sequence[Any]) -> str:
 
 
 def _rounds(method: str, options: Mapping[str, Any]) -> int:
-    """How many times the epochs are gone through; once by a method that is not known here."""
+    """The number of training rounds; 1 for a method that is not known here."""
     return METHODS[method].rounds_for(options) if method in METHODS else 1
 
 
 def _said(method: str, options: Mapping[str, Any]) -> list[str]:
-    """The options of a method in words; nothing where another version may have had others."""
+    """The options of a method as texts; none where another version may have had others."""
     try:
         return METHODS[method].words(options) if method in METHODS else []
     except ConfigError:
         return []
-
-
-def _counted(number: int, noun: str) -> str:
-    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _median(values: Iterable[Any]) -> float | None:

@@ -113,15 +113,15 @@ class Task(ABC, Generic[Config, Data]):
     data_key: ClassVar[str]
     #: The files that a trained network needs to be used (`files`), by name.
     file_names: ClassVar[tuple[str, ...]] = ()
-    #: Which of them tells apart the problems that runs on the same data solve.
+    #: Which of them differs between problems on the same data.
     problem_file: ClassVar[str | None] = None
     #: Whether training meets numbers so small that they are better taken for 0.
     flush_denormals: ClassVar[bool] = False
     #: A dataclass of `option` fields: what `bayesrnn evaluate` can be asked of these runs alone.
     evaluate_options: ClassVar[type[CheckedOptions]] = NoOptions
 
-    #: Ways of prediction that only this task's runs have, by the start of their name: a column's
-    #: title in `bayesrnn compare`, and what has to be said of it.
+    #: Inferences that only this task's runs have, by the start of their name: the title of a
+    #: column in `bayesrnn compare`, and a note on it.
     own_inferences: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
     def resolve(self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None) -> Config:
@@ -138,7 +138,7 @@ class Task(ABC, Generic[Config, Data]):
 
     @abstractmethod
     def fingerprint(self, data: Data) -> str:
-        """What tells the training data from any other."""
+        """A hash of the training data."""
 
     def files(self, data: Data) -> dict[str, str]:
         """Texts to keep in the run's folder, named `file_names`."""
@@ -184,7 +184,7 @@ class Task(ABC, Generic[Config, Data]):
         return []
 
     def notes(self, evaluation: Any) -> list[str]:
-        """What has to be said below all rows."""
+        """Notes below all rows."""
         del evaluation
         return []
 
@@ -214,11 +214,11 @@ class TrainedRun(Generic[Config]):
     device: torch.device
     #: The texts that the task keeps in the run's folder.
     files: Mapping[str, str]
-    #: What tells its training data from any other (`Task.fingerprint`), where that was kept.
+    #: A hash of its training data (`Task.fingerprint`), where that was saved.
     fingerprint: str | None = None
 
     def note_one_network(self, doing: str) -> None:
-        """Tell the user which network stands for all that the run keeps, if it keeps several."""
+        """Print which network stands for all that the run keeps, if it keeps several."""
         members = self.method.members(self.net)
         if members > 1:
             used = self.method.mean_label

@@ -67,7 +67,7 @@ def _pruning(runs: Sequence[ReproducedRun]) -> Markup:
         y=value_axis,
         solid="by share",
         dashed="+1%",
-        empty="no figures",
+        empty="nothing measured",
     )
 
 

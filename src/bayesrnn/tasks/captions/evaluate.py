@@ -67,7 +67,7 @@ class CaptionRow(Row):
     made_from: of captions that need no training, a hash of all that they depend on.
     """
 
-    kept_only: ClassVar[tuple[str, ...]] = ("captions", "made_from")
+    stored_only: ClassVar[tuple[str, ...]] = ("captions", "made_from")
 
     perplexity: float | None = None
     nll: float | None = None

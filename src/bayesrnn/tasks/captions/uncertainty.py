@@ -14,7 +14,7 @@ from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
-from bayesrnn.runs.arguments import DoubtOptions
+from bayesrnn.runs.arguments import UncertaintyOptions
 from bayesrnn.runs.summary import RunSummary, read_summary
 from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.captions.data import COCO, CaptionedImages, CaptionWords, has_coco, load_coco
@@ -38,7 +38,7 @@ from bayesrnn.uncertainty.draws import Draws
 
 
 @dataclass(frozen=True, kw_only=True)
-class CaptionUncertaintySettings(DoubtOptions):
+class CaptionUncertaintySettings(UncertaintyOptions):
     """What to measure, and with how much effort."""
 
     samples: tuple[int, ...] = option(

@@ -15,7 +15,7 @@ from bayesrnn.options import option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
-from bayesrnn.runs.arguments import DoubtOptions
+from bayesrnn.runs.arguments import UncertaintyOptions
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.lm.data import CORPUS_NAMES, Corpus, load_corpus
@@ -50,7 +50,7 @@ REVERSED = "reversed"
 
 
 @dataclass(frozen=True, kw_only=True)
-class UncertaintySettings(DoubtOptions):
+class UncertaintySettings(UncertaintyOptions):
     """What to measure, and with how much effort.
 
     shifts: further texts, beside the reversed, the shuffled and the one with random words.
