@@ -7,7 +7,7 @@ import tyro
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.options import REQUIRED, CheckedOptions, option
-from bayesrnn.runs.options import command, command_of_parts, refuse_given, take
+from bayesrnn.runs.options import command, command_of_parts, refuse_others, take
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -103,10 +103,10 @@ def test_options_of_several_kinds_of_runs() -> None:
     tyro.cli(both, args=["here", "--image", "a", "--words", "7", "--coco", "3"])
     (given,) = seen
     assert given == {"run": Path("here"), "image": (Path("a"),), "words": 7, "coco": 3}
-    with pytest.raises(ConfigError, match=r"^--image, --words are for trips; leave them out"):
-        refuse_given(Trip, {"words": 7, "image": ()}, "trips")
+    with pytest.raises(ConfigError, match=r"^--image, --words are for runs of .*trip`; leave them"):
+        refuse_others({"trip": Trip}, {"words": 7, "image": ()})
     assert take(Trip, given).words == 7
-    with pytest.raises(ConfigError, match=r"^--coco is for others; leave it out"):
-        refuse_given(Other, given, "others")
+    with pytest.raises(ConfigError, match=r"^--coco is for runs of .*other`; leave it out"):
+        refuse_others({"trip": Trip, "other": Other}, given)
     assert take(Other, given) == Other(coco=3)
     assert given == {}

@@ -8,7 +8,7 @@ import torch
 
 from bayesrnn.cli.main import main
 from bayesrnn.studies import bench_pruned as pruned
-from bayesrnn.studies import resident
+from bayesrnn.studies import machine
 from bayesrnn.studies.bench_pruned import FORMS, FRACTIONS, WORKLOADS, ModelSize, bench_pruned
 
 
@@ -93,18 +93,18 @@ def test_resident_memory_is_read_from_the_status_of_the_process(
 ):
     status = tmp_path / "status"
     status.write_text("Name:\tpython\nVmHWM:\t    3072 kB\nVmRSS:\t    2048 kB\n")
-    monkeypatch.setattr(resident, "STATUS", status)
-    assert resident.resident_megabytes(peak) == megabytes
+    monkeypatch.setattr(machine, "STATUS", status)
+    assert machine.resident_megabytes(peak) == megabytes
 
 
 def test_resident_memory_without_a_status(tmp_path, monkeypatch):
     """From `ps` now, from the system's account of the process at its peak."""
-    monkeypatch.setattr(resident, "STATUS", tmp_path / "nothing")
+    monkeypatch.setattr(machine, "STATUS", tmp_path / "nothing")
     shown = subprocess.CompletedProcess([], 0, stdout="  2048\n")
-    monkeypatch.setattr(resident.subprocess, "run", lambda *_, **__: shown)
-    assert resident.resident_megabytes() == 2.0
+    monkeypatch.setattr(machine.subprocess, "run", lambda *_, **__: shown)
+    assert machine.resident_megabytes() == 2.0
     usage = SimpleNamespace(ru_maxrss=3 * 2**20)
     monkeypatch.setattr("resource.getrusage", lambda who: usage)
     for platform, megabytes in (("darwin", 3.0), ("linux", 3072.0)):
-        monkeypatch.setattr(resident.sys, "platform", platform)
-        assert resident.resident_megabytes(peak=True) == megabytes
+        monkeypatch.setattr(machine.sys, "platform", platform)
+        assert machine.resident_megabytes(peak=True) == megabytes

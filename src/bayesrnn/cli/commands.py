@@ -10,7 +10,7 @@ from bayesrnn.runs.arguments import JsonOptions, ReportOptions, RunOrFileOptions
 from bayesrnn.runs.compare import compare
 from bayesrnn.runs.evaluate import describe, evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings
-from bayesrnn.runs.options import Given, command, command_of_parts, refuse_given, take
+from bayesrnn.runs.options import Given, command, command_of_parts, refuse_others, take
 from bayesrnn.runs.output import write_json
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.tasks import TASKS, task_of
@@ -37,8 +37,7 @@ def evaluate_command() -> Callable[..., None]:
         options = take(EvaluateOptions, given)
         task = task_of(options.run)
         for_task = take(task.evaluate_options, given)
-        for name, options_type in own.items():
-            refuse_given(options_type, given, f"runs of `bayesrnn train {name}`")
+        refuse_others(own, given)
         found = evaluate(task, options.run, options, for_task)
         options.show(describe(task, found))
         if options.json is not None:
@@ -81,8 +80,7 @@ def uncertainty_command() -> Callable[..., None]:
             )
         report = reports[first[1].name]
         options = take(report.options, given)
-        for name, options_type in own.items():
-            refuse_given(options_type, given, f"runs of `bayesrnn train {name}`")
+        refuse_others(own, given)
         where.show(report.report(where, options))
 
     return measure_uncertainty

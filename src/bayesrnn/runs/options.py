@@ -74,12 +74,16 @@ def take(options_type: type[Options], given: Given) -> Options:
     return options_type(**{name: given.pop(name) for name in names})
 
 
-def refuse_given(options_type: type, given: Mapping[str, Any], meant_for: str) -> None:
-    """Refuse options that the user gave to runs that they mean nothing for."""
-    names = [item.flag for item in options_of(options_type) if item.name in given]
-    if names:
-        verb, pronoun = ("is", "it") if len(names) == 1 else ("are", "them")
-        raise ConfigError(f"{', '.join(names)} {verb} for {meant_for}; leave {pronoun} out")
+def refuse_others(owned: Mapping[str, type], given: Mapping[str, Any]) -> None:
+    """Refuse what is left of the options that the user gave: they are for runs of other tasks."""
+    for task, options_type in owned.items():
+        names = [item.flag for item in options_of(options_type) if item.name in given]
+        if names:
+            verb, pronoun = ("is", "it") if len(names) == 1 else ("are", "them")
+            raise ConfigError(
+                f"{', '.join(names)} {verb} for runs of `bayesrnn train {task}`; "
+                f"leave {pronoun} out"
+            )
 
 
 def _command(

@@ -1,9 +1,6 @@
 """Speed and memory of training, against plain training on the same machine in the same run."""
 
-import multiprocessing
-import statistics
 import tempfile
-import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -19,7 +16,7 @@ from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.runs.arguments import JsonOptions
 from bayesrnn.runs.start import make_trainer
-from bayesrnn.studies.resident import resident_megabytes
+from bayesrnn.studies.machine import in_own_process, median_seconds, resident_megabytes
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.task import LanguageModelTask
 from bayesrnn.training.process import keep_freed_memory
@@ -75,11 +72,11 @@ def measure_training(
 ) -> dict[str, dict[str, float]]:
     """Time and memory of a training step of each, as ratios to `plain`; shown as a table.
 
-    They take turns, so that a busy moment of the machine hits all alike. A turn is two steps:
-    methods may share work between two minibatches. The median turn counts. Memory is what a
-    process needs at its peak beyond what it had before the network was made.
+    Of time, the median turn counts. A turn is two steps: methods may share work between two
+    minibatches. Memory is what a process needs at its peak beyond what it had before the network
+    was made.
 
-    make_step: is called in processes of their own as well, so it has to be a module's function.
+    make_step: is called in new processes as well, so it has to be a module's function.
     slow: those of which one measured turn has to do.
     """
     seconds = _measure_seconds(names, make_step, max(1, steps // 2), slow)
@@ -101,25 +98,14 @@ def _measure_seconds(
     names: Sequence[str], make_step: MakeStep, turns: int, slow: Sequence[str]
 ) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
-        runners: dict[str, Step] = {}
+        work: dict[str, Step] = {}
         for name in names:
             try:
-                runners[name] = make_step(name, Path(folder) / name)
+                work[name] = make_step(name, Path(folder) / name)
             except MissingExtraError as error:
                 say(f"{name} is left out: {error}")
-        times: dict[str, list[float]] = {name: [] for name in runners}
-        with progress_bar((turns + 1) * len(runners), " turns", "measuring") as bar:
-            for turn in range(turns + 1):
-                for name, step in runners.items():
-                    bar.update()
-                    if name in slow and turn > 1:
-                        continue
-                    start = time.perf_counter()
-                    step()
-                    step()
-                    if turn:  # the first one warms up
-                        times[name].append((time.perf_counter() - start) / 2)
-    return {name: statistics.median(values) for name, values in times.items()}
+        with progress_bar((turns + 1) * len(work), " turns", "measuring") as bar:
+            return median_seconds(work, turns, bar, calls=2, slow=slow)
 
 
 def make_step(name: str, folder: Path) -> Step:
@@ -141,16 +127,12 @@ def random_text() -> Tensor:
 
 
 def _peak_memories(names: Sequence[str], make_step: MakeStep) -> dict[str, float]:
-    context = multiprocessing.get_context("spawn")
-    memory = {}
-    for name in names:
-        with context.Pool(1) as pool:
-            memory[name] = pool.apply(_peak_memory, (name, make_step, torch.get_num_threads()))
-    return memory
+    threads = torch.get_num_threads()
+    return {name: in_own_process(_peak_memory, name, make_step, threads) for name in names}
 
 
 def _peak_memory(name: str, make_step: MakeStep, threads: int) -> float:
-    """Megabytes that training needs at its peak; runs in a process of its own."""
+    """Megabytes that training needs at its peak; runs in a new process."""
     keep_freed_memory()
     torch.set_num_threads(threads)
     before = resident_megabytes(peak=True)

@@ -1,8 +1,5 @@
 """Speed and memory of pruned language models, against dense ones on the same machine."""
 
-import multiprocessing
-import statistics
-import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal
@@ -12,7 +9,7 @@ from torch import nn
 
 from bayesrnn.progress import progress_bar
 from bayesrnn.studies.bench import BATCH, UNROLL, VOCABULARY
-from bayesrnn.studies.resident import resident_megabytes
+from bayesrnn.studies.machine import in_own_process, median_seconds, resident_megabytes
 from bayesrnn.tasks.lm.model import LanguageModel
 from bayesrnn.tasks.lm.sparse import SparseLanguageModel
 
@@ -59,19 +56,18 @@ Result = dict[str, dict[str, dict[str, dict[str, float]]]]
 def bench_pruned(steps: int, threads: int | None = None, size: ModelSize | None = None) -> Result:
     """Time per word and memory of dense and sparse inference, by what is dropped and is read.
 
-    The three forms take turns, so that a busy moment of the machine hits all alike; the median
-    turn counts. Memory is what a process of its own holds with the network ready and in use,
-    beyond what it held before the network was made; logits that were handed out do not count.
+    Of time, the median turn counts. Memory is what a new process holds with the network ready and
+    in use, beyond what it held before the network was made; logits that were handed out do not
+    count.
     """
     if threads is not None:
         torch.set_num_threads(threads)
     size = size or ModelSize()
     result: Result = {}
-    widest = {
-        workload.streams: workload for workload in WORKLOADS
-    }  # the longest of as many streams
+    # Of workloads with as many streams, the last reads the longest.
+    widest = {workload.streams: workload for workload in WORKLOADS}
     processes = len(widest) * (1 + len(FRACTIONS) * (len(FORMS) - 1))
-    turns = len(WORKLOADS) * len(FRACTIONS) * (steps + 1)
+    turns = len(WORKLOADS) * len(FRACTIONS) * len(FORMS) * (steps + 1)
     with progress_bar(processes + turns, " turns", "measuring") as bar:
         dense = {n: _apart(size, 0.0, "dense", each, bar) for n, each in widest.items()}
         for fraction in FRACTIONS:
@@ -82,7 +78,8 @@ def bench_pruned(steps: int, threads: int | None = None, size: ModelSize | None 
                     memory[streams][form] = _apart(size, fraction, form, workload, bar)
             for workload in WORKLOADS:
                 held = memory[workload.streams]
-                seconds = _seconds(size, fraction, workload, steps, bar)
+                work = {form: make_reader(size, fraction, form, workload) for form in FORMS}
+                seconds = median_seconds(work, steps, bar)
                 rows[workload.name] = {
                     form: {
                         "ratio": seconds["dense"] / seconds[form],
@@ -94,21 +91,6 @@ def bench_pruned(steps: int, threads: int | None = None, size: ModelSize | None 
                 }
     _print(result, size, steps)
     return result
-
-
-def _seconds(
-    size: ModelSize, fraction: float, workload: Workload, steps: int, bar: Any
-) -> dict[str, float]:
-    runs = {form: make_reader(size, fraction, form, workload) for form in FORMS}
-    times: dict[str, list[float]] = {form: [] for form in FORMS}
-    for turn in range(steps + 1):
-        for form, run in runs.items():
-            start = time.perf_counter()
-            run()
-            if turn:  # the first one warms up
-                times[form].append(time.perf_counter() - start)
-        bar.update()
-    return {form: statistics.median(values) for form, values in times.items()}
 
 
 def make_reader(
@@ -144,10 +126,9 @@ def make_model(size: ModelSize, fraction: float, form: BenchedForm) -> nn.Module
 def _apart(
     size: ModelSize, fraction: float, form: BenchedForm, workload: Workload, bar: Any
 ) -> float:
-    """`resident_growth` in a process of its own."""
-    with multiprocessing.get_context("spawn").Pool(1) as pool:
-        arguments = (size, fraction, form, workload, torch.get_num_threads())
-        found = pool.apply(resident_growth, arguments)
+    """`resident_growth` in a new process."""
+    threads = torch.get_num_threads()
+    found = in_own_process(resident_growth, size, fraction, form, workload, threads)
     bar.update()
     return found
 
