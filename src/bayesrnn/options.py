@@ -1,4 +1,4 @@
-"""Options: dataclass fields that are checked once, shown by `--help`, and kept as TOML.
+"""Options: dataclass fields that are checked once, shown by `--help`, and saved as TOML.
 
 A dataclass of options derives from `CheckedOptions`, and its fields are made by `option`: methods,
 the configurations of tasks and the commands of the program all state what they take in this form.
@@ -138,7 +138,7 @@ class Option:
         return tuple(map(Path, items)) if self.kind is Path else tuple(items)
 
     def words(self, options: Mapping[str, Any]) -> str:
-        """How tables say it, given all options that are known; nothing where it is not said."""
+        """How tables say it, given all options that are known; empty where they do not."""
         value = options.get(self.name)
         if value is None or not self.shown or (not self.shown_default and value == self.default):
             return ""

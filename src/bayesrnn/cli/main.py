@@ -16,7 +16,7 @@ from bayesrnn.runs.command import Command, MadeCommand
 from bayesrnn.studies import COMMANDS as STUDIES
 from bayesrnn.tasks import TASKS
 
-#: What is said of words after which another one follows.
+#: Help on words after which another one follows.
 _GROUPS = {
     "train": "Train a network: the next word says for which task.",
     "reproduce": "Make published results again: the next word says which.",
@@ -101,7 +101,7 @@ def _with_default_rule(arguments: Sequence[str]) -> list[str]:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the program; gives its exit code. A user's mistake is one line, not a traceback."""
+    """Run the program; returns its exit code. A user's mistake is one line, not a traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
     if list(arguments) == ["--version"]:
         print(f"bayesrnn {__version__}")

@@ -92,7 +92,7 @@ def draw_axis(values: Sequence[float]) -> Axis:
 
 
 def tick_text(value: float) -> str:
-    """A tick as short as it can be said."""
+    """The shortest text for a tick."""
     if value != 0 and not 1e-4 <= abs(value) < 1e6:
         digits, power = f"{value:.9e}".split("e")
         return f"{float(digits):.10g}e{int(power)}"

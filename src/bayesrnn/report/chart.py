@@ -189,8 +189,8 @@ def _line(
     points = []
     for x, y in (point for piece in pieces for point in piece):
         value = number_text(y, 2 if abs(y) >= 10 else 3)
-        said = f"{series.name}{kind}, {x_label} {frame.x.text(float(f'{x:.6g}'))}: {value}"
-        points.append((*frame.at(x, y), said))
+        title = f"{series.name}{kind}, {x_label} {frame.x.text(float(f'{x:.6g}'))}: {value}"
+        points.append((*frame.at(x, y), title))
     placed = [[frame.at(x, y) for x, y in piece] for piece in pieces]
     return {"colour": colour, "dashed": series.dashed, "pieces": placed, "points": points}
 

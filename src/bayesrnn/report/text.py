@@ -47,10 +47,10 @@ def number_text(value: float | None, digits: int = 3) -> str:
 
 def interval_text(value: float, low: float, high: float, digits: int = 3) -> str:
     """A value with its interval, or alone where they look the same, as without resamples."""
-    said, least, most = (number_text(number, digits) for number in (value, low, high))
-    if least == said == most:
-        return said
-    return f"{said} ({least} to {most})" if low < 0 else f"{said} ({least}-{most})"
+    shown, least, most = (number_text(number, digits) for number in (value, low, high))
+    if least == shown == most:
+        return shown
+    return f"{shown} ({least} to {most})" if low < 0 else f"{shown} ({least}-{most})"
 
 
 def counted(number: int, noun: str) -> str:

@@ -189,7 +189,7 @@ def run_settings(summaries: Sequence[RunSummary]) -> Markup:
         runs.append(
             {
                 "name": name,
-                "said": f"{summary.data}, {summary.method}, {summary.network}, "
+                "about": f"{summary.data}, {summary.method}, {summary.network}, "
                 f"{summary.settings}; {best}",
                 "command": code([shlex.join(["bayesrnn", "train", summary.task.name, *again])]),
                 "config": code(summary.config_text.splitlines()),

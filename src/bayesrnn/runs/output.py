@@ -47,7 +47,7 @@ def _cannot_write(path: Path, error: OSError) -> RunError:
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write a text to a file; folders on the way are made."""
+    """Write a text to a file; its folder is made if needed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(text, encoding="utf-8")

@@ -38,7 +38,7 @@ class RunArguments(CheckedOptions):
 
 
 def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[str, Any]) -> Path:
-    """Train a network, or continue to; gives the folder of the run."""
+    """Train a network, or continue to; returns the folder of the run."""
     file = _read_config_file(arguments.config)
     path = arguments.out or Path("runs") / task.run_name(task.resolve(given, file))
     if path.is_file():

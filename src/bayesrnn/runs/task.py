@@ -149,7 +149,7 @@ class Task(ABC, Generic[Config, Data]):
     def measure(self, read: Callable[[str], str]) -> Measure:
         """How runs are compared; the epoch with the lowest on the validation set is the best.
 
-        `read` gives the text of one of `files` by its name.
+        `read` returns the text of one of `files` by its name.
         """
 
     @abstractmethod

@@ -100,7 +100,7 @@ def _evaluate_dynamic(trained: TrainedLanguageModel, split: str) -> None:
 
 @dataclass(frozen=True)
 class Measurement:
-    """A measurement of a run beside its perplexities, in a file of its own in the run's folder.
+    """A measurement of a run beside its perplexities, stored as a file in the run's folder.
 
     settings: all that the result depends on, beside the weights.
     """

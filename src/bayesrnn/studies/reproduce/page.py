@@ -72,7 +72,7 @@ def _pruning(runs: Sequence[ReproducedRun]) -> Markup:
 
 
 def reproduction_markdown(found: Reproduction) -> str:
-    """The tables and what has to be said with them, as a Markdown file.
+    """The tables, charts and notes as a Markdown file.
 
     It shows the pictures of `reproduction_charts`, which are to be files in the same folder.
     """
@@ -84,7 +84,7 @@ def reproduction_markdown(found: Reproduction) -> str:
     for title, table, names in _tables(found):
         pictures = [f"![{title}]({name})\n" for name in names if name in charts]
         parts += [f"## {title}\n", *pictures, table.markdown()]
-    settings = [f"{markdown_lines(_said(run), '- ')}\n" for run in found.runs]
+    settings = [f"{markdown_lines(_settings_text(run), '- ')}\n" for run in found.runs]
     made = f"{markdown_lines(f'Written by {found.made_with}.')}\n"
     return "\n".join([*parts, f"## Settings\n\n{''.join(settings)}", made])
 
@@ -122,8 +122,8 @@ def _tables(found: Reproduction) -> list[tuple[str, Table, tuple[str, ...]]]:
 
 def _lists(found: Reproduction) -> list[tuple[str, list[str]]]:
     """Titles and lines; those for which there is something to say."""
-    published = _same_said(found.runs, lambda run: run.unlike_published)
-    asked = _same_said(found.runs, lambda run: run.unlike_asked)
+    published = _grouped(found.runs, lambda run: run.unlike_published)
+    asked = _grouped(found.runs, lambda run: run.unlike_asked)
     lists = [
         ("What differs from the published set-up", published),
         ("Runs with other settings than asked for", asked),
@@ -132,18 +132,18 @@ def _lists(found: Reproduction) -> list[tuple[str, list[str]]]:
     return [(title, lines) for title, lines in lists if lines]
 
 
-def _same_said(
+def _grouped(
     runs: Sequence[ReproducedRun], lines: Callable[[ReproducedRun], tuple[str, ...]]
 ) -> list[str]:
-    """One line for the runs of which the same is to be said."""
+    """A line for each group of runs that have the same lines."""
     names: dict[tuple[str, ...], list[str]] = {}
     for run in runs:
         if lines(run):
             names.setdefault(lines(run), []).append(run.name)
-    return [f"{', '.join(who)}: {'; '.join(said)}" for said, who in names.items()]
+    return [f"{', '.join(who)}: {'; '.join(same)}" for same, who in names.items()]
 
 
-def _said(run: ReproducedRun) -> str:
+def _settings_text(run: ReproducedRun) -> str:
     summary = run.summary
     done = f"{summary.epochs_done} of {run.epochs} epochs done"
     return f"{run.name}: {summary.method}, {summary.network}, {summary.settings}; {done}"

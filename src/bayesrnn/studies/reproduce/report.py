@@ -37,7 +37,7 @@ from bayesrnn.training.checkpoints import CheckpointStore
 
 
 def write_report(options: PtbOptions) -> Reproduction:
-    """Write the page, the Markdown file with its pictures, and a JSON file; gives what is there."""
+    """Write the page, the Markdown file with its pictures, and a JSON file; returns it all."""
     found = gather(options)
     write_json(reproduction_values(found), options.folder / "results.json")
     for name, chart in reproduction_charts(found).items():
@@ -86,7 +86,7 @@ def _run(options: PtbOptions, state: RunState) -> ReproducedRun | None:
     }
     draws = _draws(results, options.samples)
     names = {"mean": "mean", "dynamic": DYNAMIC, "draws": f"samples{draws}", "bound": "bound"}
-    rows = {f"{s}-{shown}": f"{s}-{kept}" for s in EVALUATED for shown, kept in names.items()}
+    rows = {f"{s}-{shown}": f"{s}-{file}" for s in EVALUATED for shown, file in names.items()}
     labels = [results[name]["label"] for name in sorted(results) if name.endswith(DYNAMIC)]
     gaps = _stored(options, "entropy", state.name, step)
     pruning = _stored(options, "pruning", state.name, step)
@@ -97,8 +97,8 @@ def _run(options: PtbOptions, state: RunState) -> ReproducedRun | None:
         settings=settings_key(state.saved),
         perplexities={
             shown: value
-            for shown, kept in rows.items()
-            if kept in results and (value := state.summary.measure.read(results[kept])) is not None
+            for shown, file in rows.items()
+            if file in results and (value := state.summary.measure.read(results[file])) is not None
         },
         draws=draws,
         one_network=METHODS[state.saved.method].mean_label,

@@ -37,7 +37,7 @@ _GROUPINGS = {
     "weight": "mixture prior per weight, as in the paper's formula; the authors' code is per row",
     "tensor": "mixture prior per tensor; the paper's formula is per weight, the code per row",
 }
-_NOT_SAID = {
+_UNPUBLISHED = {
     "sharpened": (
         "rate of the steps eta and clipping of the gradient that sharpens: ours, the paper does "
         "not say",
@@ -190,14 +190,13 @@ def settings_key(config: LanguageModelConfig) -> str:
 
 
 def unlike_asked(state: RunState) -> tuple[str, ...]:
-    """What is different in the run from what was asked for, in words."""
+    """What is different in the run from what was asked for, as texts."""
     wanted = _flat(state.wanted) if state.asked else {}
     return tuple(_differences(_flat(state.config), wanted, "asked for"))
 
 
 def unlike_published(config: LanguageModelConfig) -> tuple[str, ...]:
-    """What is different in the run from the published set-up, in words."""
-    said = list(_NOT_SAID.get(config.method, ()))
+    """What is different in the run from the published set-up, as texts."""
     sizes = _PUBLISHED_SIZES.get(config.method)
     if sizes is None:
         return ("not in the paper",)
@@ -210,10 +209,10 @@ def unlike_published(config: LanguageModelConfig) -> tuple[str, ...]:
     left_out = ("size", "seed", "prior_per")
     known = _ONLY_KNOWN.get(config.method, published)
     compared = {n: value for n, value in published.items() if n in known and n not in left_out}
-    said = [*_differences(ours, compared, "published"), *said]
+    found = [*_differences(ours, compared, "published"), *_UNPUBLISHED.get(config.method, ())]
     if ours.get("prior") == "mixture":
-        said.append(_GROUPINGS[ours["prior_per"]])
-    return tuple(said) or ("nothing that the configuration knows of",)
+        found.append(_GROUPINGS[ours["prior_per"]])
+    return tuple(found) or ("nothing that the configuration knows of",)
 
 
 def _flat(config: LanguageModelConfig) -> dict[str, Any]:

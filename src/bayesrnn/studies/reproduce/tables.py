@@ -57,12 +57,12 @@ def _result_notes(found: Reproduction) -> list[str]:
     if any("valid-mean" not in run.perplexities for run in found.runs):
         notes.append("~: after the best epoch so far, with the text in 20 parts; not exact")
     settings = dict.fromkeys(run.dynamic for run in found.runs if run.dynamic)
-    said = list(settings)
-    if len(said) > 1:
+    shown = list(settings)
+    if len(shown) > 1:
         names = {d: [run.name for run in found.runs if run.dynamic == d] for d in settings}
-        said = [f"{dynamic} ({', '.join(runs)})" for dynamic, runs in names.items()]
-    if said:
-        notes.append(f"dynamic evaluation of ours: {'; '.join(said)}; the paper: sgd, lr 0.1")
+        shown = [f"{dynamic} ({', '.join(runs)})" for dynamic, runs in names.items()]
+    if shown:
+        notes.append(f"dynamic evaluation of ours: {'; '.join(shown)}; the paper: sgd, lr 0.1")
     others = {run.summary.method: run.one_network for run in found.runs}
     notes += [
         f"{method}: val, test and DE are not with the mean weights, but with: {network}"

@@ -60,7 +60,7 @@ def _require_data(options: PtbOptions) -> None:
 
 
 def _work(options: PtbOptions, steps: Sequence[PlanStep]) -> list[str]:
-    """Do the steps; gives those that failed, with the reason.
+    """Do the steps; returns those that failed, with the reason.
 
     Hours of other work do not stop for them. Nothing is measured of a run that cannot be trained.
     """
@@ -77,8 +77,8 @@ def _work(options: PtbOptions, steps: Sequence[PlanStep]) -> list[str]:
         except (Interrupted, KeyboardInterrupt) as stopped:
             _report_after_failure(options)
             signal_number = getattr(stopped, "signal_number", signal.SIGINT)
-            said = f"stopped at {where}; what is done is kept; go on with: {options.command()}"
-            raise Interrupted(signal_number, said) from None
+            message = f"stopped at {where}; what is done is kept; go on with: {options.command()}"
+            raise Interrupted(signal_number, message) from None
         except BayesRNNError as error:
             say(f"failed: {error}")
             failed.append(f"{step.label}: {error}")
@@ -94,7 +94,7 @@ def _work(options: PtbOptions, steps: Sequence[PlanStep]) -> list[str]:
 
 
 def _report_after_failure(options: PtbOptions) -> None:
-    """Write what there is; an error here is only told, for that of the step is the one to see."""
+    """Write what there is; an error here is only printed: that of the step is the one to see."""
     try:
         write_report(options)
     except Exception as error:
