@@ -1,19 +1,52 @@
 """Commands for runs of any task. Those with options of tasks are made when they are called."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
 from pathlib import Path
+from typing import Annotated, Any
+
+import tyro
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.options import CheckedOptions, option
+from bayesrnn.progress import say
 from bayesrnn.runs.arguments import JsonOptions, ReportOptions, RunOrFileOptions
 from bayesrnn.runs.compare import compare
 from bayesrnn.runs.evaluate import describe, evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings
-from bayesrnn.runs.options import Given, command, command_of_parts, refuse_others, take
+from bayesrnn.runs.options import (
+    Given,
+    command,
+    command_line_type,
+    command_of_parts,
+    given_options,
+    refuse_others,
+    take,
+)
 from bayesrnn.runs.output import write_json
+from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.tasks import TASKS, task_of
+
+
+def training_command(name: str) -> Callable[..., None]:
+    """`bayesrnn train` for a task, with an option for each entry of its configuration."""
+    task = TASKS[name]
+    arguments = command_line_type(
+        "TrainingArguments",
+        (RunArguments, task.config_type),
+        "Options left out follow the recipe of the method (and the size).",
+    )
+
+    def train(training: Any) -> None:
+        given = given_options(training)
+        run = {f.name: given.pop(f.name) for f in fields(RunArguments) if f.name in given}
+        path = train_run(task, RunArguments(**run), given)
+        say(f"the run is in {path}; next: bayesrnn evaluate {path}")
+
+    train.__annotations__["training"] = Annotated[arguments, tyro.conf.OmitArgPrefixes]
+    train.__doc__ = f"{task.summary}\n\n{task.example}\n"
+    return train
 
 
 @dataclass(frozen=True, kw_only=True)

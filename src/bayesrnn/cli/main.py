@@ -40,7 +40,7 @@ def all_commands() -> dict[tuple[str, ...], Command]:
     tasks = TASKS.entries()
     found: dict[tuple[str, ...], Command] = {}
     for name, entry in tasks.items():
-        place = "bayesrnn.cli.training:training_command"
+        place = f"{_COMMANDS}:training_command"
         found["train", name] = MadeCommand(place, entry.summary, (name,))
     found.update(_ANY_TASK)
     for entry in tasks.values():

@@ -51,11 +51,11 @@ PERPLEXITIES = {
 @pytest.fixture
 def reproduced(make_run: MakeRun) -> Reproduced:
     def make(name: str = "bbb-seed1", method: str = "bbb", **changes: Any) -> ReproducedRun:
-        run = {name: changes.pop(name) for name in ("valid", "hidden") if name in changes}
+        run = {key: changes.pop(key) for key in ("valid", "epochs") if key in changes}
+        run.setdefault("epochs", len(run.get("valid", "123")))
         summary = summary_of(make_run(name, method, **run))
         values: dict[str, Any] = {
             "seed": 1,
-            "epochs": len(summary.points),
             "settings": "the same",
             "perplexities": PERPLEXITIES,
             "draws": 10,

@@ -145,5 +145,5 @@ def _grouped(
 
 def _settings_text(run: ReproducedRun) -> str:
     summary = run.summary
-    done = f"{summary.epochs_done} of {run.epochs} epochs done"
+    done = f"{summary.epochs_done} of {summary.epochs_planned} epochs done"
     return f"{run.name}: {summary.method}, {summary.network}, {summary.settings}; {done}"

@@ -93,7 +93,6 @@ def _run(options: PtbOptions, state: RunState) -> ReproducedRun | None:
     return ReproducedRun(
         summary=state.summary,
         seed=state.saved.seed,
-        epochs=state.epochs,
         settings=settings_key(state.saved),
         perplexities={
             shown: value

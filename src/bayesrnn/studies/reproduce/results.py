@@ -45,7 +45,6 @@ class PruningCurves:
 class ReproducedRun:
     """One run of the reproduction.
 
-    epochs: those planned, in all rounds of the method.
     settings: the same text for runs that differ only in their seed.
     perplexities: at the best epoch, by "valid-mean", "test-draws" and the like.
     draws: how many are behind the averaged ones.
@@ -57,7 +56,6 @@ class ReproducedRun:
 
     summary: RunSummary
     seed: int
-    epochs: int
     settings: str
     perplexities: Mapping[str, float] = field(default_factory=dict)
     draws: int = 0
@@ -76,7 +74,7 @@ class ReproducedRun:
     @property
     def finished(self) -> bool:
         """Whether all epochs are done."""
-        return self.summary.epochs_done >= self.epochs
+        return self.summary.epochs_done >= self.summary.epochs_planned
 
 
 @dataclass(frozen=True)
@@ -125,7 +123,7 @@ def _run_values(run: ReproducedRun) -> dict[str, Any]:
         "method": summary.method,
         "network": summary.network,
         "seed": run.seed,
-        "epochs": run.epochs,
+        "epochs": summary.epochs_planned,
         "epochs_done": summary.epochs_done,
         "best_epoch": summary.best_epoch,
         "perplexities": dict(run.perplexities),

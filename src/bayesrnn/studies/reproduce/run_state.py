@@ -7,9 +7,7 @@ from typing import Any
 
 from bayesrnn.errors import BayesRNNError, RunError
 from bayesrnn.methods import METHODS
-from bayesrnn.options import from_toml
-from bayesrnn.random import RandomStreams
-from bayesrnn.runs.load import make_method
+from bayesrnn.runs.load import read_config
 from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import RunSummary, read_summary
 from bayesrnn.studies.reproduce.options import PtbOptions
@@ -56,7 +54,6 @@ class RunState:
 
     wanted: the configuration that was asked for.
     saved, summary: of the run as it is; None where nothing is saved yet.
-    epochs: those planned, in all rounds of the method.
     complete: whether all of them are done and saved.
     asked: whether it was asked for, and is not only there.
     """
@@ -65,7 +62,6 @@ class RunState:
     wanted: LanguageModelConfig
     saved: LanguageModelConfig | None
     summary: RunSummary | None
-    epochs: int
     complete: bool
     asked: bool = True
 
@@ -78,6 +74,12 @@ class RunState:
     def config(self) -> LanguageModelConfig:
         """The configuration that counts: a run that is begun keeps its own."""
         return self.saved or self.wanted
+
+    @property
+    def epochs(self) -> int:
+        """How many epochs are planned, in all rounds of the method."""
+        method = METHODS[self.config.method]
+        return self.config.epochs * method.rounds_for(self.config.options)
 
     @property
     def epochs_done(self) -> int:
@@ -129,19 +131,19 @@ def read_state(options: PtbOptions, method: str, seed: int) -> RunState:
     if path.is_file():
         raise RunError(f"{path} is a file, where a run is to be; move it, or give another --out")
     if not _has_weights(path):
-        return RunState(path, wanted, None, None, _all_epochs(wanted), False)
-    saved = TASK.resolve({}, from_toml(RunDirectory(path).read_config(), f"{path}/config.toml"))
+        return RunState(path, wanted, saved=None, summary=None, complete=False)
+    saved = TASK.resolve({}, read_config(path))
     for name in ("method", "size", "seed", "corpus", "vocabulary_limit"):
         if getattr(saved, name) != getattr(wanted, name):
             raise RunError(
                 f"{path} is a run with {name} {_shown(getattr(saved, name))}, where one with "
                 f"{_shown(getattr(wanted, name))} is to be; move it, or give another --out"
             )
-    summary, epochs = _summary(path), _all_epochs(saved)
+    summary = _summary(path)
     # An epoch is logged a moment before it is saved: a run that was killed between is not done.
     step = CheckpointStore(path).step()
-    done = summary.epochs_done >= epochs and step >= summary.points[-1].step
-    return RunState(path, wanted, saved, summary, epochs, done)
+    done = summary.epochs_done >= summary.epochs_planned and step >= summary.points[-1].step
+    return RunState(path, wanted, saved, summary, done)
 
 
 def _has_weights(path: Path) -> bool:
@@ -169,10 +171,6 @@ def _outlived_an_epoch(path: Path) -> bool:
 def _summary(path: Path) -> RunSummary:
     """The run in brief, by the name that it has here: the folder may be a link to another."""
     return replace(read_summary(TASK, path), name=path.name)
-
-
-def _all_epochs(config: LanguageModelConfig) -> int:
-    return config.epochs * make_method(config, RandomStreams(config.seed)).rounds
 
 
 def train(options: PtbOptions, state: RunState) -> None:

@@ -94,7 +94,7 @@ def _our_rows(group: Sequence[ReproducedRun]) -> list[list[str]]:
     unfinished = "" if first.finished else " (unfinished)"
     about = [
         summary.network,
-        f"{summary.epochs_done}/{first.epochs}",
+        f"{summary.epochs_done}/{summary.epochs_planned}",
         ", ".join(str(run.seed) for run in group),
     ]
     cells = [_cell(group, name) for _, name in COLUMNS]
