@@ -11,6 +11,7 @@ from torch import nn
 from bayesrnn.data.batches import Batch
 from bayesrnn.errors import TrainingDivergedError
 from bayesrnn.methods.base import Method, MinibatchLoss, Outcome
+from bayesrnn.options import CheckedOptions
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.loop import LoopSettings, Trainer
@@ -38,13 +39,13 @@ class Net(nn.Module):
         return nll, {"sums": (before + self.first,), "count": 1}
 
 
-class Recording(Method[None]):
+class Recording(Method[CheckedOptions]):
     """The plain loss and a made-up KL; with `noise`, all that a method can have of its own."""
 
-    name, summary, options_type = "recording", "", type(None)
+    name, summary, options_type = "recording", "", CheckedOptions
 
     def __init__(self, streams, noise=0.0):
-        super().__init__(None, streams)
+        super().__init__(CheckedOptions(), streams)
         self.noise, self.shares, self.calls = noise, [], 0
         self.kl, self.seen_kl, self.known_norm, self.group = 0.0, 0.0, None, 0
         #: What else is added to the loss, by the number of the call.

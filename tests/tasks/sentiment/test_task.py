@@ -1,4 +1,5 @@
 import math
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -164,11 +165,12 @@ def test_what_is_deterministic_in_a_posterior(reviews):
 
 
 def test_labels_have_no_noise(reviews):
-    labels = Reviews(
-        *("own", reviews.vocabulary, Labels(("a", "b", "c"))),
-        *(part.with_targets(torch.arange(len(part.targets)) % 3) for part in
-          (reviews.train, reviews.valid, reviews.test)),
-    )  # fmt: skip
+    parts = {
+        name: part.with_targets(torch.arange(len(part.targets)) % 3)
+        for name, part in vars(reviews).items()
+        if isinstance(part, Segments)
+    }
+    labels = replace(reviews, target=Labels(("a", "b", "c")), **parts)
     found, _, net = problem(labels, "bbb")
     assert found.loss_metrics(0.7) == {"nll": 0.7}
     assert net(*labels.train.batch(torch.arange(4))[:2]).shape == (4, 3)
