@@ -2,17 +2,7 @@
 
 from typing import Any
 
-from bayesrnn.methods.base import (
-    Bound,
-    Bounded,
-    Hints,
-    KLScale,
-    Method,
-    MinibatchLoss,
-    Network,
-    Objective,
-    Outcome,
-)
+from bayesrnn.methods.base import Method
 from bayesrnn.methods.bbb import BayesByBackprop
 from bayesrnn.methods.dropconnect import DropConnect
 from bayesrnn.methods.dropout import Dropout
@@ -43,16 +33,3 @@ METHODS: dict[str, type[Method[Any]]] = {
         Ensemble,
     )
 }
-
-__all__ = [
-    "METHODS",
-    "Bound",
-    "Bounded",
-    "Hints",
-    "KLScale",
-    "Method",
-    "MinibatchLoss",
-    "Network",
-    "Objective",
-    "Outcome",
-]

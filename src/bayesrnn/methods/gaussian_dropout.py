@@ -5,7 +5,7 @@ Srivastava et al. (2014), section 10; Kingma, Salimans & Welling (2015).
 
 from typing import ClassVar
 
-from bayesrnn.methods.masking import Masking, MaskOptions, Rates
+from bayesrnn.methods.masking import Masking, MaskOptions
 from bayesrnn.nn.masked import MaskStyle
 
 
@@ -22,11 +22,6 @@ class GaussianDropout(Masking[MaskOptions]):
     summary: ClassVar[str] = "Gaussian noise on units, held over a sequence (Kingma et al. 2015)"
     options_type: ClassVar[type] = MaskOptions
     trains_like: ClassVar[str] = "variational-dropout"
-
-    @property
-    def rates(self) -> Rates:
-        """As the options say."""
-        return self.options.rates
 
     @property
     def style(self) -> MaskStyle:

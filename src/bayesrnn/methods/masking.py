@@ -1,6 +1,6 @@
 """What the methods that put random masks on units of recurrent networks share."""
 
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeVar
 
@@ -29,8 +29,17 @@ class Rates(NamedTuple):
     words: float
 
 
+class MaskingOptions(CheckedOptions, ABC):
+    """Options of any method that masks units."""
+
+    @property
+    @abstractmethod
+    def rates(self) -> Rates:
+        """The share that is dropped."""
+
+
 @dataclass(frozen=True)
-class MaskOptions(CheckedOptions):
+class MaskOptions(MaskingOptions):
     """Options of masks that last for a whole sequence."""
 
     dropout: float = dropout_rate()
@@ -67,7 +76,7 @@ class MaskOptions(CheckedOptions):
         )
 
 
-Options = TypeVar("Options", bound=CheckedOptions)
+Options = TypeVar("Options", bound=MaskingOptions)
 
 
 class Masking(Method[Options, nn.Module]):
@@ -79,17 +88,12 @@ class Masking(Method[Options, nn.Module]):
 
     @property
     @abstractmethod
-    def rates(self) -> Rates:
-        """The share that is dropped."""
-
-    @property
-    @abstractmethod
     def style(self) -> MaskStyle:
         """What the masks are like."""
 
     def build(self, module: nn.Module, hints: Hints) -> nn.Module:
         """The module, masks in place of its dropout and on its recurrent layers."""
-        return place_masks(module, self.rates, self.style, hints)
+        return place_masks(module, self.options.rates, self.style, hints)
 
     def loss(self, net: nn.Module, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The negative log-likelihood with units masked."""
@@ -98,7 +102,7 @@ class Masking(Method[Options, nn.Module]):
     @property
     def draws_differ(self) -> bool:
         """Unless nothing is dropped."""
-        return any(self.rates)
+        return any(self.options.rates)
 
     def draw(self, net: nn.Module, seed: int) -> Network:
         """The network with one set of masks, the same at every call and for all of a batch.

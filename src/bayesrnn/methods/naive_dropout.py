@@ -7,13 +7,13 @@ from torch import nn
 
 from bayesrnn.methods.base import Network
 from bayesrnn.methods.dropout import dropout_rate, with_passing_masks
-from bayesrnn.methods.masking import Masking, Rates
+from bayesrnn.methods.masking import Masking, MaskingOptions, Rates
 from bayesrnn.nn.masked import MaskStyle
-from bayesrnn.options import CheckedOptions, option
+from bayesrnn.options import option
 
 
 @dataclass(frozen=True)
-class NaiveDropoutOptions(CheckedOptions):
+class NaiveDropoutOptions(MaskingOptions):
     """Options of naive dropout."""
 
     dropout: float = dropout_rate()
@@ -24,6 +24,11 @@ class NaiveDropoutOptions(CheckedOptions):
         lt=1,
         shown="recurrent dropout {}",
     )
+
+    @property
+    def rates(self) -> Rates:
+        """No words are dropped."""
+        return Rates(self.dropout, self.recurrent_dropout, words=0.0)
 
 
 class NaiveDropout(Masking[NaiveDropoutOptions]):
@@ -37,11 +42,6 @@ class NaiveDropout(Masking[NaiveDropoutOptions]):
     summary: ClassVar[str] = "dropout with new masks at every time step"
     options_type: ClassVar[type] = NaiveDropoutOptions
     trains_like: ClassVar[str] = "dropout"
-
-    @property
-    def rates(self) -> Rates:
-        """No words are dropped."""
-        return Rates(self.options.dropout, self.options.recurrent_dropout, 0.0)
 
     @property
     def style(self) -> MaskStyle:

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from bayesrnn.core.norms import total_norm
 from bayesrnn.methods.base import Hints, KLScale, MinibatchLoss, Objective, not_weights
-from bayesrnn.methods.masking import Masking, MaskOptions, Rates
+from bayesrnn.methods.masking import Masking, MaskOptions
 from bayesrnn.nn.dropout import dropout_layers
 from bayesrnn.nn.masked import MaskedEmbedding, MaskStyle
 from bayesrnn.nn.masked_recurrent import MaskedRecurrent
@@ -53,11 +53,6 @@ class VariationalDropout(Masking[VariationalDropoutOptions]):
         """The module, masks in place of its dropout and on its recurrent layers."""
         self._after_dropout = hints.after_dropout
         return super().build(module, hints)
-
-    @property
-    def rates(self) -> Rates:
-        """As the options say."""
-        return self.options.rates
 
     @property
     def style(self) -> MaskStyle:

@@ -70,8 +70,12 @@ class CheckpointStore:
         return sorted({int(name) for name in names if _STEP.fullmatch(name)})
 
     def step(self, which: str = "last") -> int:
-        """The step that `last` or `best` points to."""
-        return self._resolve(which)
+        """The step that `last`, `best` or a number stands for."""
+        if which in ("last", "best"):
+            return self._pointed(which)
+        if not _STEP.fullmatch(which):
+            raise CheckpointError(f"no checkpoint is called {which!r}: give last, best or a step")
+        return int(which)
 
     def save(self, checkpoint: Checkpoint, best: bool) -> None:
         """Save durably, move `last` (and `best`), and keep only the last two and the best.
@@ -181,7 +185,7 @@ class CheckpointStore:
     def _load(self, which: str, with_state: bool) -> Checkpoint:
         step: int | None = None
         try:
-            step = self._resolve(which)
+            step = self.step(which)
             return _read(self._where(step), step, with_state)
         except OSError as error:
             raise CheckpointError(f"cannot read {self.folder}: {reason(error)}") from error
@@ -197,13 +201,6 @@ class CheckpointStore:
                         f"the checkpoint of step {step} is whole: use it with --checkpoint {step}"
                     )
         return f"{self.run} has no other whole checkpoint"
-
-    def _resolve(self, which: str) -> int:
-        if which in ("last", "best"):
-            return self._pointed(which)
-        if not _STEP.fullmatch(which):
-            raise CheckpointError(f"no checkpoint is called {which!r}: give last, best or a step")
-        return int(which)
 
     def _pointed(self, name: str) -> int:
         """The step that a pointer file holds; anything but a step in it is refused."""

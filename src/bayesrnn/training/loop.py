@@ -179,7 +179,7 @@ class Trainer:
         self.optimiser.zero_grad()
         shown, length = loss.terms["nll"] + loss.seen_kl, batches.length(position.minibatch)
         self.predictions += length
-        position.state = _detached(loss.state)
+        position.state = tree_map_only(Tensor, Tensor.detach, loss.state)  # gradients stop here
         position.epoch_nll += shown
         position.minibatch += 1
         position.step += 1
@@ -280,7 +280,10 @@ class Trainer:
             self.streams.restore(state["streams"])
             self.method.restore(state["method"])
             self.position = Position(**state["position"])
-            self.position.state = _moved(self.position.state, next(self.net.parameters()).device)
+            device = next(self.net.parameters()).device
+            self.position.state = tree_map_only(
+                Tensor, lambda tensor: tensor.to(device), self.position.state
+            )
             metrics_size = int(state["metrics_size"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(
@@ -327,12 +330,3 @@ class Trainer:
 def _shown(metrics: dict[str, float]) -> str:
     forms = {"error": "8.2%", "rmse": "8.4g"}
     return ", ".join(f"{name} {value:{forms.get(name, '8.2f')}}" for name, value in metrics.items())
-
-
-def _detached(state: Any) -> Any:
-    """The recurrent state without its history: gradients stop at the cut."""
-    return tree_map_only(Tensor, Tensor.detach, state)
-
-
-def _moved(state: Any, device: torch.device) -> Any:
-    return tree_map_only(Tensor, lambda tensor: tensor.to(device), state)
