@@ -18,17 +18,23 @@ SMALL = (
 )
 
 
-@pytest.fixture
-def trained(program, tmp_path):
-    """A function that trains a method; gives the folder of the run."""
+@pytest.fixture(scope="module")
+def run_folder(tmp_path_factory):
+    """Where runs are that no test changes."""
+    return tmp_path_factory.mktemp("runs")
 
-    def train(method, *options, name=None):
-        run = tmp_path / (name or method)
-        code, _, errors = program(
-            "train", "mnist", *SMALL, "--method", method, "--out", run, *options
-        )
-        assert code == 0, errors
-        assert "validation error" in errors
+
+@pytest.fixture
+def trained(program, run_folder):
+    """A function that trains a method, once; gives the folder of the run."""
+
+    def train(method, *options):
+        run = run_folder / "_".join((method, *options))
+        if not run.exists():
+            arguments = ["train", "mnist", *SMALL, "--method", method, "--out", run, *options]
+            code, _, errors = program(*arguments)
+            assert code == 0, errors
+            assert "validation error" in errors
         return run
 
     return train
@@ -71,7 +77,7 @@ def test_geometric_weighting_is_that_of_the_training(trained):
         return {r["step"]: r["kl_per_image"] for r in records if r["kind"] == "train"}
 
     uniform = charged(trained("bbb"))
-    geometric = charged(trained("bbb", "--kl-weighting", "geometric", name="geometric"))
+    geometric = charged(trained("bbb", "--kl-weighting", "geometric"))
     assert set(uniform) == set(geometric) == {50}
     # The divergences themselves differ as well, by what the two learnt until then.
     assert geometric[50] / uniform[50] == pytest.approx(2**-14 * MINIBATCHES, rel=0.1)
