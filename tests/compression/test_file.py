@@ -1,6 +1,5 @@
 """The compact file: what goes in comes out, or nothing at all; lies are refused."""
 
-import json
 import os
 import tempfile
 import tracemalloc
@@ -16,8 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from bayesrnn.compression.file import VALUE_TYPES, read_compact, write_compact
-from bayesrnn.compression.manifest import is_compact, manifest_text, sha256
+from bayesrnn.compression.manifest import is_compact, sha256
 from bayesrnn.errors import CheckpointError, ConfigError, RunError
+
+from .compact_files import bits, check_values, forge, payload
 
 ABOUT = {"words": "naïve\n<eos>\n", "step": 7, "list": [1, None, 0.5]}
 SPECIAL = [-0.0, 0.0, 1e-45, -1e-40, 3.0, -65504.0, 1e-8]
@@ -42,22 +43,6 @@ def tensors(draw):
         mask[numbers.random(mask.shape[0]) < draw(st.sampled_from([0, 0.5, 0.9]))] = False
         mask[:, numbers.random(mask.shape[1]) < draw(st.sampled_from([0, 0.5, 0.9]))] = False
     return torch.from_numpy(values), torch.from_numpy(mask)
-
-
-def bits(tensor):
-    return tensor.contiguous().view(-1).view(torch.int32)
-
-
-def as_matrix(tensor):
-    return tensor.flatten(1) if tensor.dim() > 1 else tensor.reshape(1, -1)
-
-
-def payload(path):
-    """The arrays of a file and the content of its manifest, without the reader that is tested."""
-    with safetensors.safe_open(path, "np") as file:
-        assert list(file.metadata()) == ["bayesrnn"]
-        content = json.loads(file.metadata()["bayesrnn"])["content"]
-        return {name: file.get_tensor(name) for name in file.keys()}, content  # noqa: SIM118
 
 
 @settings(max_examples=150, deadline=None)
@@ -90,20 +75,6 @@ def test_what_goes_in_comes_out(first, second, values):
     assert size.indices == sum(a.nbytes for n, a in arrays.items() if n.endswith(".mask"))
     assert size.indices + size.values == sum(array.nbytes for array in arrays.values())
     assert size.dense == 4 * sum(weight.numel() for weight in weights.values())
-
-
-def check_values(found, masked, kind):
-    assert (found.dtype, found.shape) == (torch.float32, masked.shape)
-    if kind == "float32":
-        assert torch.equal(bits(found), bits(masked))
-    elif kind == "float16":
-        assert torch.equal(bits(found), bits(masked.half().float()))
-    else:
-        rows, errors = as_matrix(masked), as_matrix((found - masked).abs())
-        if rows.numel():
-            half_a_step = rows.abs().amax(1, keepdim=True).double() / 127 / 2
-            # The scale is rounded too; below the normal numbers, to steps of 1e-45.
-            assert bool((errors <= half_a_step * (1 + 1e-4) + 127 * 1.5e-45).all())
 
 
 @pytest.mark.parametrize(
@@ -232,13 +203,6 @@ def test_files_that_end_too_early_or_too_late_are_refused(file):
         read_compact(file)
 
 
-def forge(path, change):
-    """Change what a file says and give it the right checksums."""
-    arrays, content = payload(path)
-    change(content, arrays)
-    path.write_bytes(safetensors.numpy.save(arrays, {"bayesrnn": manifest_text(content)}))
-
-
 def entry(**changes):
     def change(content, arrays):
         content["tensors"]["few"].update(changes)
@@ -326,66 +290,6 @@ def test_a_mask_grows_no_further_than_its_shape(file):
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
     assert peak < 2**24
-
-
-def earlier_network():
-    """What the files of version 1 in the folder of that name were written from."""
-    numbers, line = torch.arange(400).view(20, 20), torch.arange(20)
-    names = ("bitmap", "gaps", "holes", "all", "none", "rows", "columns", "corner")
-    weights = {name: ((numbers + n) % 37 - 18) / 16 for n, name in enumerate(names)}
-    weights["tied"] = weights["gaps"]
-    weights["long"] = (torch.arange(3000) % 5 - 2) / 4
-    weights["bias"] = torch.arange(9) / 8
-    kept = {
-        "bitmap": numbers % 3 == 0,
-        "gaps": numbers % 90 == 0,
-        "holes": numbers % 90 != 0,
-        "all": numbers >= 0,
-        "none": numbers < 0,
-        "rows": (line < 3)[:, None].expand(20, 20),
-        "columns": (line < 3)[None].expand(20, 20),
-        "corner": (line > 9)[:, None] & (line < 9) & (numbers % 3 > 0),
-        "long": torch.arange(3000) % 999 == 700,
-    }
-    return weights, kept
-
-
-@pytest.mark.parametrize("values", ["float32", "int8"])
-def test_files_of_version_1_are_read(values):
-    """They hold every encoding of that version, rows and columns left out, and scales of int8."""
-    path = Path(__file__).parent / "version_1" / f"{values}.safetensors"
-    weights, kept = earlier_network()
-    _, content = payload(path)
-    encodings = {entry.get("encoding") for entry in content["tensors"].values()}
-    assert (content["version"], encodings) == (1, {"bitmap", "gaps", "holes", "dense", None})
-    found = read_compact(path)
-    assert (list(found.weights), found.about) == (list(weights), {"step": 7})
-    assert found.weights["tied"] is found.weights["gaps"]
-    assert found.kept.keys() == kept.keys()
-    for name, weight in weights.items():
-        mask = kept["gaps" if name == "tied" else name] if name != "bias" else torch.ones(9).bool()
-        kind = content["tensors"][name].get("values", "float16")
-        check_values(found.weights[name], torch.where(mask, weight, 0.0), kind)
-        if name in kept:
-            assert torch.equal(found.kept[name], mask)
-
-
-@pytest.mark.parametrize(
-    ("change", "said"),
-    [
-        ({"encoding": "zip"}, "unknown encoding"),
-        ({"encoding": "dense"}, "unknown encoding"),
-        ({"encoding": "bitmap"}, "wrong length"),
-        ({"encoding": "holes"}, "not as many values"),
-        ({"shape": [2, 2]}, "damaged"),
-    ],
-)
-def test_lies_of_version_1_are_found_out(tmp_path, change, said):
-    earlier, path = Path(__file__).parent / "version_1" / "int8.safetensors", tmp_path / "file"
-    path.write_bytes(earlier.read_bytes())
-    forge(path, lambda content, arrays: content["tensors"]["gaps"].update(change))
-    with pytest.raises(CheckpointError, match=said):
-        read_compact(path)
 
 
 @pytest.mark.parametrize(
