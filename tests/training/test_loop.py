@@ -1,134 +1,20 @@
-"""The training loop with a method and a problem that note what they are asked and given."""
+"""The training loop with a method and a problem that record what they are asked and given."""
 
 import math
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
 
-from bayesrnn.data.batches import Batch
 from bayesrnn.errors import TrainingDivergedError
-from bayesrnn.methods.base import Method, MinibatchLoss, Outcome
-from bayesrnn.options import CheckedOptions
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.loop import LoopSettings, Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser
 from bayesrnn.training.run_directory import RunDirectory
 
-STEPS = 5
-LR_SCALE = 0.25
-#: The gradient of the second group, of norm 1; that of the first is a minibatch's inputs, and the
-#: state carried to it.
-SLOPE = (0.6, 0.8)
-
-
-class Net(nn.Module):
-    """A loss that is linear in two parameters, and a state that depends on the first."""
-
-    def __init__(self):
-        super().__init__()
-        self.first = nn.Parameter(torch.tensor([1.0, -1.0], dtype=torch.double))
-        self.second = nn.Parameter(torch.tensor([0.5, 0.5], dtype=torch.double))
-
-    def forward(self, batch, state):
-        before = 0.0 if state is None else state["sums"][0]
-        nll = self.first @ (batch.inputs + before) + self.second @ batch.targets
-        return nll, {"sums": (before + self.first,), "count": 1}
-
-
-class Recording(Method[CheckedOptions]):
-    """The plain loss and a made-up KL; with `noise`, all that a method can have of its own."""
-
-    name, summary, options_type = "recording", "", CheckedOptions
-
-    def __init__(self, streams, noise=0.0):
-        super().__init__(CheckedOptions(), streams)
-        self.noise, self.shares, self.calls = noise, [], 0
-        self.kl, self.seen_kl, self.known_norm, self.group = 0.0, 0.0, None, 0
-        #: What else is added to the loss, by the number of the call.
-        self.extra = {}
-
-    def build(self, module, hints):
-        return module
-
-    def loss(self, net, objective, shares):
-        self.shares.append(shares)
-        self.calls += 1
-        nll, state = objective(net)
-        drawn = torch.randn(2, generator=self.streams["noise"], dtype=torch.double)
-        total = nll + self.kl + self.noise * self.calls * (drawn @ net.first)
-        if self.calls in self.extra:
-            total = total + self.extra[self.calls](net)
-        terms = {"nll": nll.item(), "kl": self.kl}
-        known = self.known_norm
-        return MinibatchLoss(total, state, terms, lambda: known, self.seen_kl, self.group)
-
-    def parameter_groups(self, net):
-        return [{"params": [net.first]}, {"params": [net.second], "lr_scale": LR_SCALE}]
-
-    def diagnostics(self, net):
-        return {"calls": self.calls}
-
-    def draw(self, net, seed):
-        raise NotImplementedError
-
-    def state(self):
-        return {"calls": self.calls}
-
-    def restore(self, state):
-        self.calls = state["calls"]
-
-
-@dataclass
-class Minibatches:
-    """Minibatches that can be told apart by their inputs."""
-
-    epoch: int
-    count: int
-    sequences: int
-    steps: int = STEPS
-
-    def __len__(self):
-        return self.count
-
-    def length(self, number):
-        return STEPS + number
-
-    def __getitem__(self, number):
-        inputs = torch.tensor([self.epoch + 1, number + 1], dtype=torch.double)
-        return Batch(inputs, torch.tensor(SLOPE, dtype=torch.double))
-
-
-class Recorder:
-    """The problem: notes the epochs, minibatches and states; `errors` is the validation error."""
-
-    def __init__(self, count=3, sequences=4, errors=None):
-        self.count, self.sequences, self.errors = count, sequences, errors or {}
-        self.epochs, self.used, self.states = [], [], []
-        #: What happens before a minibatch, by how many there were before it.
-        self.events = {}
-        self.seconds = 0.0
-
-    def minibatches(self, epoch):
-        self.epochs.append(epoch)
-        return Minibatches(epoch, self.count, self.sequences)
-
-    def objective(self, batch, state):
-        self.events.get(len(self.used), lambda: None)()
-        self.used.append(tuple((batch.inputs - 1).int().tolist()))
-        self.states.append(state)
-        self.seconds += 2.0
-        return lambda network: Outcome(*network(batch, state))
-
-    def loss_metrics(self, nll):
-        return {"loss": nll, "square": nll**2}
-
-    def validate(self):
-        # Falling always, so that the best epoch by it is the last one.
-        return {"loss": -float(self.epochs[-1]), "error": self.errors.get(self.epochs[-1], 1.0)}
+from .recording import LR_SCALE, SLOPE, STEPS, Net, Recorder, Recording
 
 
 @pytest.fixture
