@@ -77,21 +77,16 @@ def read_captions(
 
 
 def each_draw_says(
-    networks: Sequence[Network],
-    search: CaptionSearch,
-    features: Tensor,
-    advance: Callable[[int], object] | None = None,
+    networks: Sequence[Network], search: CaptionSearch, features: Tensor
 ) -> list[Counter[tuple[int, ...]]]:
     """For each image, the captions that single networks would say, and how many say each.
 
     A network always takes the word that it finds likeliest.
-
-    advance: is called with the number of images that one network has captioned.
     """
     greedy = replace(search, beam=1)
     said: list[Counter[tuple[int, ...]]] = [Counter() for _ in features]
     for network in networks:
-        for own, captions in zip(said, greedy.captions([network], features, advance), strict=True):
+        for own, captions in zip(said, greedy.captions([network], features), strict=True):
             own[captions[0].words] += 1
     return said
 
