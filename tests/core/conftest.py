@@ -22,3 +22,11 @@ def set_threads():
     before = torch.get_num_threads()
     yield torch.set_num_threads
     torch.set_num_threads(before)
+
+
+@pytest.fixture
+def seeded():
+    """The same random numbers from torch's own generator in each test."""
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        yield

@@ -62,7 +62,7 @@ def run_chains(target, steps, dtype=torch.float, **options):
     """The last states of chains that start at zero."""
     weights = nn.Parameter(torch.zeros(CHAINS, 2, dtype=dtype))
     optimiser = br.Langevin(
-        [weights], share=1 / target.n, prior_sigma=PRIOR_SIGMA, generator=generator(3), **options
+        [weights], scale=1 / target.n, prior_sigma=PRIOR_SIGMA, generator=generator(3), **options
     )
     for _ in range(steps):
         weights.grad = target.gradient(weights.detach())
@@ -91,7 +91,7 @@ def test_samples_are_of_the_posterior():
 
 
 def test_large_steps_have_the_known_covariance_of_their_own():
-    """With A the curvature, S = (I - lr A) S (I - lr A) + 2 lr share I is solved in closed form."""
+    """With A the curvature, S = (I - lr A) S (I - lr A) + 2 lr scale I is solved in closed form."""
     target = Regression()
     lr = 1.2 / target.stiffness.max().item()
     steps = int(8 / (lr * target.stiffness.min().item()))
@@ -113,7 +113,7 @@ def test_a_colder_posterior_is_narrower():
 def test_preconditioned_samples_are_of_the_posterior():
     """What the left-out term and the step size cost is a tenth of a variance at most."""
     target = Regression()
-    samples = run_chains(target, 1000, lr=0.015, memory=0.99, damping=0.3)
+    samples = run_chains(target, 1000, lr=0.015, alpha=0.99, eps=0.3)
     assert_moments(samples, target.mean, target.covariance, bias=0.1)
 
 
@@ -134,23 +134,23 @@ def steps_of(optimiser, weights, count=5):
 
 
 @pytest.mark.parametrize(("dtype", "tolerance"), [(torch.float, 1e-6), (torch.double, 1e-14)])
-@pytest.mark.parametrize("memory", [None, 0.9])
-def test_without_temperature_it_is_gradient_descent_or_rmsprop(dtype, tolerance, memory):
+@pytest.mark.parametrize("alpha", [None, 0.9])
+def test_without_temperature_it_is_gradient_descent_or_rmsprop(dtype, tolerance, alpha):
     ours, theirs = parameters(dtype), parameters(dtype)
-    sigma = 0.5 if memory is None else math.inf  # RMSprop puts weight decay into its squares
-    options = {"memory": memory, "damping": 0.01}
+    sigma = 0.5 if alpha is None else math.inf  # RMSprop puts weight decay into its squares
+    options = {"alpha": alpha, "eps": 0.01}
     optimiser = br.Langevin(ours, 0.1, 0.02, sigma, temperature=0.0, **options)
-    if memory is None:
+    if alpha is None:
         reference = torch.optim.SGD(theirs, 0.1, weight_decay=0.02 / sigma**2)
     else:
-        reference = torch.optim.RMSprop(theirs, 0.1, alpha=memory, eps=0.01)
+        reference = torch.optim.RMSprop(theirs, 0.1, alpha=alpha, eps=0.01)
     for a, b in zip(steps_of(optimiser, ours), steps_of(reference, theirs), strict=True):
         torch.testing.assert_close(a, b, rtol=tolerance, atol=tolerance)
 
 
 def test_the_prior_pulls_the_preconditioned_weights_but_is_not_in_the_squares():
     weight = nn.Parameter(torch.tensor([3.0], dtype=torch.double))
-    optimiser = br.Langevin([weight], 0.1, 0.02, 0.5, temperature=0.0, memory=0.75, damping=0.1)
+    optimiser = br.Langevin([weight], 0.1, 0.02, 0.5, temperature=0.0, alpha=0.75, eps=0.1)
     weight.grad = torch.tensor([0.4], dtype=torch.double)
     optimiser.step()
     scale = 1 / (0.1 + math.sqrt(0.25 * 0.4**2))
@@ -158,16 +158,16 @@ def test_the_prior_pulls_the_preconditioned_weights_but_is_not_in_the_squares():
 
 
 @pytest.mark.usefixtures("with_or_without_kernel")
-@pytest.mark.parametrize("memory", [None, 0.9])
+@pytest.mark.parametrize("alpha", [None, 0.9])
 @pytest.mark.parametrize("temperature", [1.0, 0.3])
-def test_the_noise_has_its_variance(memory, temperature):
-    """N(0, 2 lr share T G), independent from step to step and from tensor to tensor."""
+def test_the_noise_has_its_variance(alpha, temperature):
+    """N(0, 2 lr scale T G), independent from step to step and from tensor to tensor."""
     lr, share, size = 0.2, 0.05, 200_000
     weights = [nn.Parameter(torch.zeros(size)), nn.Parameter(torch.zeros(400, size // 400))]
     g = torch.rand(size, generator=generator(1)) + 0.1
-    scale = torch.ones(size) if memory is None else 1 / (0.5 + g * math.sqrt(0.1))
+    scale = torch.ones(size) if alpha is None else 1 / (0.5 + g * math.sqrt(0.1))
     optimiser = br.Langevin(
-        weights, lr, share, math.inf, temperature, memory, damping=0.5, generator=generator(2)
+        weights, lr, share, math.inf, temperature, alpha, eps=0.5, generator=generator(2)
     )
     seen = []
     for _ in range(2):
@@ -193,12 +193,10 @@ def test_the_noise_has_its_variance(memory, temperature):
 def test_the_compiled_step_is_that_of_torch(shape, scaled):
     theta, g = torch.randn(2, *shape, generator=generator(1))
     squares = torch.rand(shape, generator=generator(2)) if scaled else None
-    step = LangevinStep(rate=0.3, pull=0.1, noise=0.2, memory=0.8, damping=0.05)
+    step = LangevinStep(rate=0.3, pull=0.1, noise=0.2, alpha=0.8, eps=0.05)
     loops = kernel_for([theta])
-    eps = torch.empty_like(theta)
-    loops.normal(eps, 11, 4)
     theirs, their_squares = theta.clone(), copy.deepcopy(squares)
-    arithmetic.langevin(theirs, g, their_squares, step, eps)
+    arithmetic.langevin(theirs, g, their_squares, step, 11, 4)
     loops.langevin(theta, g, squares, step, 11, 4)
     torch.testing.assert_close(theta, theirs, rtol=1e-5, atol=1e-6)
     if scaled:
@@ -215,11 +213,11 @@ def test_a_weight_without_a_gradient_follows_the_prior_and_a_frozen_one_stays():
 
 
 @pytest.mark.usefixtures("with_or_without_kernel")
-@pytest.mark.parametrize("memory", [None, 0.9])
-def test_it_goes_on_where_its_state_was_taken(memory):
+@pytest.mark.parametrize("alpha", [None, 0.9])
+def test_it_goes_on_where_its_state_was_taken(alpha):
     def begin():
         weights, source = parameters(torch.float), generator(7)
-        options = {"memory": memory, "damping": 0.1, "generator": source}
+        options = {"alpha": alpha, "eps": 0.1, "generator": source}
         return weights, source, br.Langevin(weights, 0.1, 0.02, **options)
 
     weights, source, optimiser = begin()
@@ -235,6 +233,20 @@ def test_it_goes_on_where_its_state_was_taken(memory):
     source.set_state(place)
     for a, b in zip(steps_of(optimiser, weights), expected, strict=True):
         assert torch.equal(a, b)
+
+
+def test_a_state_with_the_former_names_of_settings_goes_on():
+    weights = parameters(torch.float)
+    saved = br.Langevin(weights, 0.1, 0.02, alpha=0.9, eps=0.3).state_dict()
+    for group in saved["param_groups"]:
+        for new, old in {"scale": "share", "alpha": "memory", "eps": "damping"}.items():
+            group[old] = group.pop(new)
+    optimiser = br.Langevin(weights, 0.1, 0.01)
+    optimiser.load_state_dict(saved)
+    (group,) = optimiser.param_groups
+    assert (group["scale"], group["alpha"], group["eps"]) == (0.02, 0.9, 0.3)
+    assert not {"share", "memory", "damping"} & set(group)
+    optimiser.step()
 
 
 def test_a_closure_is_called_with_gradients():
@@ -255,16 +267,16 @@ def test_a_closure_is_called_with_gradients():
     [
         ({"lr": 0.0}, "lr"),
         ({"lr": math.nan}, "lr"),
-        ({"share": -1.0}, "share"),
+        ({"scale": -1.0}, "scale"),
         ({"prior_sigma": 0.0}, "prior_sigma"),
         ({"temperature": -1.0}, "temperature"),
-        ({"memory": 1.0}, "memory"),
-        ({"damping": 0.0, "memory": 0.9}, "damping"),
+        ({"alpha": 1.0}, "alpha"),
+        ({"eps": 0.0, "alpha": 0.9}, "eps"),
         ({"lr": 30.0}, "give one below 25"),
-        ({"lr": 3.0, "memory": 0.9, "damping": 0.1}, r"give one below 2\.5, a larger damping"),
+        ({"lr": 3.0, "alpha": 0.9, "eps": 0.1}, r"give one below 2\.5, a larger damping"),
     ],
 )
 def test_what_cannot_work_is_refused(options, word):
-    given = {"lr": 0.1, "share": 0.01, "prior_sigma": 0.5, **options}
+    given = {"lr": 0.1, "scale": 0.01, "prior_sigma": 0.5, **options}
     with pytest.raises(ConfigError, match=word):
         br.Langevin([nn.Parameter(torch.zeros(2))], **given)

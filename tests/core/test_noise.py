@@ -3,15 +3,8 @@ import math
 import pytest
 import torch
 
-from bayesrnn.core import noise as noise_module
-from bayesrnn.core.noise import LANE_SIZE, draw_seed, normal_noise
-
-
-@pytest.fixture
-def set_threads():
-    before = torch.get_num_threads()
-    yield torch.set_num_threads
-    torch.set_num_threads(before)
+from bayesrnn.core.kernel import compiled as kernel
+from bayesrnn.core.noise import draw_seed, normal_noise
 
 
 def correlation(a, b):
@@ -31,26 +24,16 @@ def assert_standard_normal(numbers):
     assert abs(share - tail) < 5 * math.sqrt(tail / n)
 
 
-def test_moments_over_several_lanes():
-    (numbers,) = normal_noise([torch.empty(2 * LANE_SIZE + 1000)], seed=1).tensors
+def test_moments_of_many_numbers():
+    numbers = normal_noise([torch.empty(1000, 1000)], seed=1).tensors[0]
     assert_standard_normal(numbers)
-    first, second = numbers[:LANE_SIZE], numbers[LANE_SIZE : 2 * LANE_SIZE]
-    assert_standard_normal(first)
-    assert_standard_normal(second)
-    assert abs(correlation(first, second)) < 5 / math.sqrt(LANE_SIZE)
-    assert_standard_normal(numbers[2 * LANE_SIZE :])
-
-
-def test_moments_of_many_short_lanes(monkeypatch):
-    monkeypatch.setattr(noise_module, "LANE_SIZE", 50)
-    numbers = normal_noise([torch.empty(1000, 25)], seed=1).tensors[0].reshape(500, 50)
-    assert_standard_normal(numbers)
-    # Lanes differ, and the n-th number of a lane tells nothing about that of the next one.
-    assert len({tuple(lane) for lane in numbers.tolist()}) == 500
-    assert abs(correlation(numbers[:-1], numbers[1:])) < 5 / math.sqrt(499 * 50)
-    assert abs(correlation(numbers[:250], numbers[250:])) < 5 / math.sqrt(250 * 50)
-    # The mean over lanes at each place is N(0, 1 / 500).
-    assert_standard_normal(numbers.mean(0) * math.sqrt(500))
+    # Blocks differ, and the n-th number of a block tells nothing about that of the next one.
+    blocks = numbers.flatten()[: 3900 * 256].view(3900, 256)
+    assert_standard_normal(blocks[0::2])
+    assert abs(correlation(blocks[:-1], blocks[1:])) < 5 / math.sqrt(blocks.numel())
+    assert abs(correlation(blocks[:, :64], blocks[:, 64:128])) < 5 / math.sqrt(3900 * 64)
+    # The mean over blocks at each place is N(0, 1 / 3900).
+    assert_standard_normal(blocks.mean(0) * math.sqrt(3900))
 
 
 def test_moments_of_one_number_over_many_seeds():
@@ -60,7 +43,7 @@ def test_moments_of_one_number_over_many_seeds():
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
 def test_any_number_of_threads_gives_the_same(set_threads, dtype):
-    like = [torch.empty(2 * LANE_SIZE + 5), torch.empty(30, 7), torch.empty(1)]
+    like = [torch.empty(300_005), torch.empty(30, 7), torch.empty(1)]
     like = [tensor.to(dtype) for tensor in like]
     results = []
     for threads in (1, 2, 5):
@@ -71,13 +54,21 @@ def test_any_number_of_threads_gives_the_same(set_threads, dtype):
             assert torch.equal(one, other)
 
 
-def test_a_tensor_up_to_one_lane_has_the_noise_of_the_first_lane(monkeypatch):
-    # Crossing the lane's size adds lanes; it does not change those before.
-    monkeypatch.setattr(noise_module, "LANE_SIZE", 64)
-    (short,) = normal_noise([torch.empty(64)], seed=5).tensors
-    (long,) = normal_noise([torch.empty(64 + 32)], seed=5).tensors
-    assert torch.equal(long[:64], short)
-    assert not torch.equal(long[64:], short[:32])
+def test_a_longer_tensor_begins_with_the_noise_of_a_shorter_one():
+    (short,) = normal_noise([torch.empty(300)], seed=5).tensors
+    (long,) = normal_noise([torch.empty(70_000)], seed=5).tensors
+    assert torch.equal(long[:300], short)
+    assert not torch.equal(long[300:600], short)
+
+
+def test_without_a_compiler_the_noise_is_the_same(monkeypatch):
+    like = [torch.empty(40, 30), torch.empty(7), torch.empty(3, 2, 5)]
+    compiled = normal_noise(like, seed=11)
+    monkeypatch.setattr(kernel, "load_kernel", lambda: None)
+    torches = normal_noise(like, seed=11)
+    for one, other in zip(compiled.tensors, torches.tensors, strict=True):
+        torch.testing.assert_close(one, other, rtol=5e-7, atol=0)
+    torch.testing.assert_close(compiled.squares, torches.squares, rtol=1e-6, atol=0)
 
 
 def test_tensors_of_one_shape_get_different_noise():

@@ -1,12 +1,12 @@
 """The loops of posterior sharpening, compiled and with torch operations."""
 
+import itertools
+
 import pytest
 import torch
 
-from bayesrnn.core.kernel import reference as arithmetic
+from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import load_kernel
-
-DTYPES = [torch.float32, torch.float64]
 
 needs_kernel = pytest.mark.skipif(load_kernel() is None, reason="no C compiler here")
 
@@ -28,75 +28,73 @@ def expected_by_eta(by_theta, g, eta, scale, kl_scale):
     return g * (kl_scale * eta * g - by_theta)
 
 
-@needs_kernel
-@pytest.mark.parametrize("threads", [1, 2, 3])
-@pytest.mark.parametrize("shape", SHAPES)
-def test_compiled_loops_against_double_precision(shape, threads, set_threads):
-    set_threads(threads)
-    phi, g, eta = loop_tensors(shape)
-    eps = torch.empty(shape)
-    load_kernel().normal(eps, 2**62 + 5, 3)
-    theta, squares = load_kernel().sharpen(phi, g, eta, 0.7, 0.02, 2**62 + 5, 3)
+def check(loops, phi, g, eta, rtol, atol):
+    """theta, its squares and the gradients by eta and g, against double precision."""
+    eps, by_kl = torch.empty_like(phi), phi.new_tensor(0.11)
+    loops.normal(eps, 2**62 + 5, 3)
+    theta, squares = loops.sharpen(phi, g, eta, 0.7, 0.02, 2**62 + 5, 3)
     expected, expected_squares = expected_theta(phi, g, eta, eps, 0.7, 0.02)
-    torch.testing.assert_close(theta.double(), expected, rtol=1e-6, atol=1e-7)
+    torch.testing.assert_close(theta.double(), expected, rtol=rtol, atol=atol)
     assert squares == pytest.approx(expected_squares, rel=1e-5)
-    by_eta = load_kernel().sharpen_gradient(phi, g, eta, 0.7, 11.0)
+    by_eta = loops.sharpen_gradient(phi, g, eta, 0.7, by_kl, 0.01)
     expected = expected_by_eta(phi, g, eta, 0.7, 11.0)
     torch.testing.assert_close(by_eta.double(), expected, rtol=1e-5, atol=1e-5)
-
-
-@pytest.mark.parametrize("dtype", DTYPES)
-@pytest.mark.parametrize("shape", SHAPES)
-def test_torch_loops_against_double_precision(shape, dtype, set_block_size):
-    set_block_size(64)
-    phi, g, eta = loop_tensors(shape, dtype)
-    eps = torch.randn(shape, dtype=dtype)
-    tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype is torch.float32 else {}
-    theta, squares = arithmetic.sharpen(phi, g, eta, eps, 0.7, 0.02)
-    expected, expected_squares = expected_theta(phi, g, eta, eps, 0.7, 0.02)
-    torch.testing.assert_close(theta, expected.to(dtype), **tolerance)
-    assert squares == pytest.approx(expected_squares, rel=1e-5)
-    by_eta = arithmetic.sharpen_gradient(phi, g, eta, 0.7, 11.0)
-    expected = expected_by_eta(phi, g, eta, 0.7, 11.0)
-    torch.testing.assert_close(by_eta, expected.to(dtype), **tolerance)
     # With eta and g exchanged it is the gradient by g: eta (kl_scale * shift - by_theta).
-    by_g = arithmetic.sharpen_gradient(phi, eta, g, 0.7, 11.0)
-    expected = 0.7 * eta.double() * (11.0 * 0.7 * (eta * g).double() - phi.double())
-    torch.testing.assert_close(by_g, expected.to(dtype), **tolerance)
+    by_g = loops.sharpen_gradient(phi, eta, g, 0.7, by_kl, 0.01)
+    expected = 0.7 * eta.double() * (11.0 * 0.7 * (eta.double() * g) - phi.double())
+    torch.testing.assert_close(by_g.double(), expected, rtol=1e-5, atol=1e-5)
 
 
 @needs_kernel
-@pytest.mark.parametrize("shape", SHAPES)
-def test_the_noise_is_that_of_normal_to_the_last_bit(shape):
-    zero, eps = torch.zeros(shape), torch.empty(shape)
-    for seed, stream in [(0, 0), (12345, 7), (2**63 - 2, 2**40)]:
-        load_kernel().normal(eps, seed, stream)
-        theta, squares = load_kernel().sharpen(zero, zero, zero, 1.0, 1.0, seed, stream)
-        assert torch.equal(theta, eps)
-        assert squares == 0
-
-
-@needs_kernel
-@pytest.mark.parametrize("shape", SHAPES)
-def test_any_number_of_threads_gives_the_same_bits(shape, set_threads):
-    phi, g, eta = loop_tensors(shape)
-    results = []
-    for threads in (1, 2, 3):
+def test_compiled_loops_against_double_precision(set_threads):
+    for threads, shape in itertools.product((1, 2, 3), SHAPES):
         set_threads(threads)
-        theta, squares = load_kernel().sharpen(phi, g, eta, 0.7, 0.02, 9, 1)
-        results.append((theta, load_kernel().sharpen_gradient(phi, g, eta, 0.7, 11.0), squares))
-    for theta, by_eta, squares in results[1:]:
-        assert torch.equal(theta, results[0][0])
-        assert torch.equal(by_eta, results[0][1])
-        assert squares == results[0][2]
+        check(load_kernel(), *loop_tensors(shape), rtol=1e-6, atol=1e-7)
+
+
+def test_torch_loops_against_double_precision(set_block_size):
+    set_block_size(64)
+    for shape in SHAPES:
+        if torch.Size(shape).numel() < 10_000:
+            check(reference, *loop_tensors(shape), rtol=1e-5, atol=1e-5)
+            check(reference, *loop_tensors(shape, torch.double), rtol=1e-12, atol=1e-12)
+
+
+@needs_kernel
+def test_the_noise_is_that_of_normal_to_the_last_bit():
+    for shape in SHAPES:
+        zero, eps = torch.zeros(shape), torch.empty(shape)
+        for seed, stream in [(0, 0), (12345, 7), (2**63 - 2, 2**40)]:
+            load_kernel().normal(eps, seed, stream)
+            theta, squares = load_kernel().sharpen(zero, zero, zero, 1.0, 1.0, seed, stream)
+            assert torch.equal(theta, eps)
+            assert squares == 0
+
+
+@needs_kernel
+def test_any_number_of_threads_gives_the_same_bits(set_threads):
+    loops, by_kl = load_kernel(), torch.tensor(0.11)
+    for shape in SHAPES:
+        phi, g, eta = loop_tensors(shape)
+        results = []
+        for threads in (1, 2, 3):
+            set_threads(threads)
+            theta, squares = loops.sharpen(phi, g, eta, 0.7, 0.02, 9, 1)
+            by_eta = loops.sharpen_gradient(phi, g, eta, 0.7, by_kl, 0.01)
+            results.append((theta, by_eta, squares))
+        for theta, by_eta, squares in results[1:]:
+            assert torch.equal(theta, results[0][0])
+            assert torch.equal(by_eta, results[0][1])
+            assert squares == results[0][2]
 
 
 @needs_kernel
 def test_the_compiled_gradient_may_come_in_any_layout():
     by_theta, g, eta = loop_tensors((40, 13))
+    rest = (g, eta, 1.0, torch.tensor(0.02), 0.01)
     compiled = load_kernel()
-    expected = compiled.sharpen_gradient(by_theta, g, eta, 1.0, 2.0)
-    turned = compiled.sharpen_gradient(by_theta.t().contiguous().t(), g, eta, 1.0, 2.0)
+    expected = compiled.sharpen_gradient(by_theta, *rest)
+    turned = compiled.sharpen_gradient(by_theta.t().contiguous().t(), *rest)
     assert torch.equal(turned, expected)
-    expanded = compiled.sharpen_gradient(torch.ones(()).expand(40, 13), g, eta, 1.0, 2.0)
-    assert torch.equal(expanded, compiled.sharpen_gradient(torch.ones(40, 13), g, eta, 1.0, 2.0))
+    expanded = compiled.sharpen_gradient(torch.ones(()).expand(40, 13), *rest)
+    assert torch.equal(expanded, compiled.sharpen_gradient(torch.ones(40, 13), *rest))

@@ -86,11 +86,11 @@ def test_a_step_without_noise_goes_down_the_whole_loss(make_model, objective):
 def test_the_options_reach_the_optimiser(make):
     method, net, optimiser = make(lr=0.02, prior_sigma=0.7, temperature=0.2)
     (group,) = optimiser.param_groups
-    assert (group["lr"], group["share"]) == (0.02, KL_SCALE.epoch)
+    assert (group["lr"], group["scale"]) == (0.02, KL_SCALE.epoch)
     assert (group["prior_sigma"], group["temperature"]) == (0.7, 0.2)
     scaled = method.name == "psgld"
-    assert group["memory"] == (method.options.memory if scaled else None)
-    assert not scaled or group["damping"] == method.options.damping
+    assert group["alpha"] == (method.options.memory if scaled else None)
+    assert not scaled or group["eps"] == method.options.damping
     assert [id(p) for p in group["params"]] == [id(p) for p in trained(net)]
 
 

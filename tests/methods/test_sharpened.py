@@ -278,7 +278,7 @@ def test_the_control_variate_changes_the_variance_and_not_the_mean(clip):
     # What only the draw decides is the rest of the variance, and nothing but the mean is missing.
     drawn = torch.tensor([bound.drawn for bound in found], dtype=torch.double)
     torch.testing.assert_close(drawn - drawn.mean(), bounds - bounds.mean(), rtol=0, atol=1e-5)
-    assert abs(drawn.mean()) < 0.1 * as_drawn.std()
+    assert abs(drawn.mean()) < 0.2 * as_drawn.std()
 
 
 class Coins(nn.Module):

@@ -317,3 +317,13 @@ def test_impossible_levels(level):
         found.quantile(level)
     with pytest.raises(ConfigError, match=f"share is {level:g}"):
         found.interval(level)
+
+
+def test_a_density_without_noise_is_a_point():
+    inf = math.inf
+    sure = averaged([torch.tensor([1.0, 2.0, 3.0])], Regression(noise=0.0))
+    assert sure.log_density(torch.tensor([1.0, 2.5, 3.0])).tolist() == [inf, -inf, inf]
+    # Of two draws, one is right about the second number.
+    draws = [torch.tensor([1.0, 2.0]), torch.tensor([1.0, 4.0])]
+    found = averaged(draws, Regression(noise=0.0)).log_density(torch.tensor([7.0, 4.0]))
+    assert found.tolist() == [-inf, inf]

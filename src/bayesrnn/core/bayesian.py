@@ -11,7 +11,7 @@ from bayesrnn.core.functional import run_with
 from bayesrnn.core.init import Scale, absolute, relative
 from bayesrnn.core.kernel.reference import inverse_softplus, softplus
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
-from bayesrnn.core.posterior import Charge, draw
+from bayesrnn.core.posterior import PriorTerm, draw
 from bayesrnn.core.priors import Prior, ScaleMixture
 from bayesrnn.core.sharpening import Sharpening, sharpen
 from bayesrnn.core.weights import Weights
@@ -48,7 +48,8 @@ class Bayesian(nn.Module):
     sigma_init: the initial standard deviation: a number, `absolute(low, high)`,
         `relative(low, high)` to the prior's, or a mapping from name pattern to one of these.
     deterministic: names of parameters that stay ordinary. Frozen ones (requires_grad=False) do so
-        anyway.
+        anyway, and so does the row `padding_idx` of an embedding, which learns nothing: it is
+        never drawn nor charged (unless its matrix is tied to another layer's, which uses the row).
     generator: the source of randomness for the initial standard deviations.
     sharpening: True, or a `Sharpening`, for a network whose draws can be sharpened: beside each
         mean then also lies eta, and `sharpen` can be called.
@@ -78,7 +79,8 @@ class Bayesian(nn.Module):
         self.min_sigma = min_sigma
         self.sharpening = Sharpening.given(sharpening)
         self._aliases = _aliases(module)
-        self._charges: dict[str, Charge] = {}
+        self._terms: dict[str, PriorTerm] = {}
+        self._padding: dict[str, int] = {}
         everything = [alias for aliases in self._aliases.values() for alias in aliases]
         given = {"deterministic": deterministic, "prior": priors, "sigma_init": scales}
         for what, patterns in given.items():
@@ -95,7 +97,10 @@ class Bayesian(nn.Module):
             names = self._aliases[name]
             if not parameter.requires_grad or not parameter.numel():
                 continue
-            if _matching(names, deterministic) is not None:
+            padding = _padding_row(module, names)
+            if _matching(names, deterministic) is not None or (
+                padding == 0 and len(parameter) == 1
+            ):
                 continue
             chosen = priors[_required(names, priors, "prior")]
             scale = scales[_required(names, scales, "sigma_init")]
@@ -106,15 +111,17 @@ class Bayesian(nn.Module):
                     f"sigma_init {scale} starts {name} below min_sigma, {min_sigma:g}; "
                     "give a larger one"
                 )
-            self._charges[name] = Charge(chosen, _output_axis(module, name, parameter))
+            self._terms[name] = PriorTerm(chosen, _output_axis(module, name, parameter))
+            if padding is not None:
+                self._padding[name] = padding
             _place(self.rho, name, nn.Parameter(inverse_softplus(sigma)))
-        if not self._charges:
+        if not self._terms:
             raise ConfigError(
                 "no parameter is left to be Bayesian: all are deterministic or frozen"
             )
         if self.sharpening is not None:
             self.eta = nn.Module()
-            for name in self._charges:
+            for name in self._terms:
                 eta = torch.full_like(module.get_parameter(name), self.sharpening.first_eta)
                 _place(self.eta, name, nn.Parameter(eta))
         self.register_state_dict_post_hook(_drop_aliases)  # type: ignore[no-untyped-call]
@@ -128,12 +135,12 @@ class Bayesian(nn.Module):
     @property
     def names(self) -> tuple[str, ...]:
         """The names of the Bayesian parameters, tied ones once."""
-        return tuple(self._charges)
+        return tuple(self._terms)
 
     def deterministic_parameters(self) -> list[nn.Parameter]:
         """The parameters of the module that stay ordinary."""
         named = self.loc.named_parameters()
-        return [parameter for name, parameter in named if name not in self._charges]
+        return [parameter for name, parameter in named if name not in self._terms]
 
     def eta_parameters(self) -> list[nn.Parameter]:
         """The learnt step sizes of sharpening, one for each weight; empty without sharpening.
@@ -149,12 +156,13 @@ class Bayesian(nn.Module):
 
     def sigmas(self) -> dict[str, Tensor]:
         """The posterior's standard deviations by name."""
-        rho = ((name, self.rho.get_parameter(name)) for name in self._charges)
+        rho = ((name, self.rho.get_parameter(name)) for name in self._terms)
         return {name: softplus(value.detach()) + self.min_sigma for name, value in rho}
 
     def noise(self, seed: int) -> Noise:
         """The standard normal noise that belongs to `seed`, for `sample`."""
-        return normal_noise([self._parameter(self.loc, name) for name in self._charges], seed)
+        noise: Noise = normal_noise(self._drawn(self.loc), seed)
+        return noise
 
     def sample(
         self, generator: torch.Generator | None = None, *, noise: Noise | None = None
@@ -166,24 +174,24 @@ class Bayesian(nn.Module):
         """
         if noise is None:
             noise = self.noise(draw_seed(generator))
-        elif [n.numel() for n in noise.tensors] != [
-            self.loc.get_parameter(name).numel() for name in self._charges
-        ]:
+        locs = self._drawn(self.loc)
+        if [eps.shape for eps in noise.tensors] != [loc.shape for loc in locs]:
             raise ConfigError("this noise belongs to another network: its shapes do not fit")
-        tensors, kl, ledger = draw(
-            [self._parameter(self.loc, name) for name in self._charges],
-            [self._parameter(self.rho, name) for name in self._charges],
-            tuple(self._charges.values()),
-            noise,
-            self.min_sigma,
+        tensors, kl, stats = draw(
+            locs, self._drawn(self.rho), tuple(self._terms.values()), noise, self.min_sigma
         )
-        shapes = (self.loc.get_parameter(name).shape for name in self._charges)
-        named = zip(self._charges, tensors, shapes, strict=True)
-        return Weights({name: t.reshape(shape) for name, t, shape in named}, kl, noise, ledger)
+        drawn = {}
+        for name, tensor in zip(self._terms, tensors, strict=True):
+            loc = self.loc.get_parameter(name)
+            if name in self._padding:
+                row = self._padding[name]
+                tensor = torch.cat([tensor[:row], loc[row : row + 1], tensor[row:]])
+            drawn[name] = tensor.reshape(loc.shape)
+        return Weights(drawn, kl, noise, stats)
 
     def mean(self) -> Weights:
         """The posterior mean."""
-        return Weights({name: self.loc.get_parameter(name) for name in self._charges})
+        return Weights({name: self.loc.get_parameter(name) for name in self._terms})
 
     def sharpen(
         self,
@@ -217,7 +225,8 @@ class Bayesian(nn.Module):
         self._require_own(weights)
         etas = [self.eta.get_parameter(name) for name in weights]
         sigma0, seed = self.sharpening.sigma0, draw_seed(generator)
-        return sharpen(weights, loss, etas, sigma0, seed, clip, second_order)
+        kept = {name: slice(row, row + 1) for name, row in self._padding.items()}
+        return sharpen(weights, loss, etas, sigma0, seed, clip, second_order, kept)
 
     def forward(self, *args: Any, weights: Weights | None = None, **kwargs: Any) -> Any:
         """Run the module with `weights`; without: a fresh draw in training, else the mean."""
@@ -230,21 +239,27 @@ class Bayesian(nn.Module):
 
     def extra_repr(self) -> str:
         """The priors and the sharpening in use, for `print(net)`."""
-        priors = f"prior={', '.join(sorted({repr(c.prior) for c in self._charges.values()}))}"
+        priors = f"prior={', '.join(sorted({repr(term.prior) for term in self._terms.values()}))}"
         return f"{priors}, sharpening={self.sharpening}" if self.sharpening else priors
 
     def _require_own(self, weights: Weights) -> None:
-        if weights.keys() != self._charges.keys():
+        if weights.keys() != self._terms.keys():
             raise ConfigError(
                 f"these weights belong to another network: they have {', '.join(weights)}; this "
-                f"one has {', '.join(self._charges)}"
+                f"one has {', '.join(self._terms)}"
             )
 
-    @staticmethod
-    def _parameter(tree: nn.Module, name: str) -> Tensor:
-        """A parameter with at least one axis, as the block-wise arithmetic needs."""
-        parameter = tree.get_parameter(name)
-        return parameter if parameter.dim() else parameter[None]
+    def _drawn(self, tree: nn.Module) -> list[Tensor]:
+        """What is drawn of each parameter: all but a padding row, with at least one axis."""
+        drawn = []
+        for name in self._terms:
+            parameter: Tensor = tree.get_parameter(name)
+            if name in self._padding:
+                row = self._padding[name]
+                parts = [part for part in (parameter[:row], parameter[row + 1 :]) if len(part)]
+                parameter = torch.cat(parts) if len(parts) > 1 else parts[0]
+            drawn.append(parameter if parameter.dim() else parameter[None])
+        return drawn
 
 
 def _as_mapping(value: T | Mapping[str, T]) -> Mapping[str, T]:
@@ -287,6 +302,14 @@ def _require_matches(what: str, patterns: Iterable[str], names: Sequence[str]) -
 def _output_axis(module: nn.Module, name: str, parameter: Tensor) -> int:
     owner = module.get_submodule(name.rpartition(".")[0])
     return 1 if isinstance(owner, _OUTPUTS_SECOND) and parameter.dim() > 1 else 0
+
+
+def _padding_row(module: nn.Module, names: Sequence[str]) -> int | None:
+    """The row of an embedding that stands for no word, if nothing else uses its matrix."""
+    owner = module.get_submodule(names[0].rpartition(".")[0])
+    if len(names) > 1 or not isinstance(owner, nn.Embedding | nn.EmbeddingBag):
+        return None
+    return owner.padding_idx
 
 
 def _place(tree: nn.Module, name: str, parameter: nn.Parameter) -> None:

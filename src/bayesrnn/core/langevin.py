@@ -7,10 +7,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesrnn.core.kernel import reference as arithmetic
+from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.kernel.reference import LangevinStep
-from bayesrnn.core.noise import draw_seed, normal_noise
+from bayesrnn.core.noise import draw_seed
 from bayesrnn.errors import ConfigError
 
 
@@ -18,16 +18,16 @@ class Langevin(torch.optim.Optimizer):
     """Stochastic gradient Langevin dynamics (Welling & Teh 2011) as an optimiser of torch.
 
     With the negative log posterior U(w) of all data, theta <- theta - (e/2) grad U + N(0, e). Here
-    the gradients are those of a loss that is the negative log-likelihood of all data times `share`
-    (a mean over n examples: 1/n), and the prior N(0, prior_sigma^2) is added in closed form, so
-    with e = 2 lr share a step is
+    the gradients are those of a loss that is the negative log-likelihood of all data times `scale`
+    (a mean over N examples: 1/N), and the prior N(0, prior_sigma^2) is added in closed form, so
+    with e = 2 lr scale a step is
 
-        theta <- theta - lr G (grad loss + share theta / prior_sigma^2) + N(0, 2 lr share T G)
+        theta <- theta - lr G (grad loss + scale theta / prior_sigma^2) + N(0, 2 lr scale T G)
 
-    with G = 1. With `memory`, G = 1 / (damping + sqrt(V)) for each weight, where V is the running
-    mean of the squared gradient of the loss, V <- memory V + (1 - memory) (grad loss)^2 (Li et al.
-    2016, pSGLD). As is usual, the term Gamma that holds the derivatives of G is left out: it is
-    small where V moves slowly, and the error is of the order of 1 - memory.
+    with G = 1. With `alpha`, G = 1 / (eps + sqrt(V)) for each weight as in RMSprop, where V is the
+    running mean of the squared gradient of the loss, V <- alpha V + (1 - alpha) (grad loss)^2 (Li
+    et al. 2016, pSGLD). As is usual, the term Gamma that holds the derivatives of G is left out: it
+    is small where V moves slowly, and the error is of the order of 1 - alpha.
 
     Lower `lr` as training goes on, with any schedule: the error of the dynamics vanishes with it.
 
@@ -39,33 +39,41 @@ class Langevin(torch.optim.Optimizer):
         self,
         params: Iterable[Any],
         lr: float,
-        share: float,
+        scale: float,
         prior_sigma: float = 1.0,
         temperature: float = 1.0,
-        memory: float | None = None,
-        damping: float = 1e-3,
+        alpha: float | None = None,
+        eps: float = 1e-3,
         generator: torch.Generator | None = None,
     ) -> None:
-        positive = {"lr": lr, "share": share, "prior_sigma": prior_sigma, "damping": damping}
+        positive = {"lr": lr, "scale": scale, "prior_sigma": prior_sigma, "eps": eps}
         for name, value in positive.items():
             if not value > 0:
                 raise ConfigError(f"{name} is {value:g}; it has to be above 0")
         if not 0 <= temperature < math.inf:
             raise ConfigError(f"temperature is {temperature:g}; it has to be 0 or more")
-        if memory is not None and not 0 <= memory < 1:
-            raise ConfigError(f"memory is {memory:g}; it has to be at least 0 and below 1")
+        if alpha is not None and not 0 <= alpha < 1:
+            raise ConfigError(f"alpha is {alpha:g}; it has to be at least 0 and below 1")
         self._generator = generator
         defaults = {
             "lr": lr,
-            "share": share,
+            "scale": scale,
             "prior_sigma": prior_sigma,
             "temperature": temperature,
-            "memory": memory,
-            "damping": damping,
+            "alpha": alpha,
+            "eps": eps,
         }
         super().__init__(params, defaults)
         for group in self.param_groups:
             _require_stable(group)
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Also take a state with the former names of three settings."""
+        super().__setstate__(state)
+        for group in self.param_groups:
+            for old, new in {"share": "scale", "memory": "alpha", "damping": "eps"}.items():
+                if old in group:
+                    group[new] = group.pop(old)
 
     @torch.no_grad()
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -86,40 +94,34 @@ class Langevin(torch.optim.Optimizer):
     def _move(self, parameter: Tensor, group: dict[str, Any], seed: int, place: int) -> None:
         g = torch.zeros_like(parameter) if parameter.grad is None else parameter.grad
         squares = None
-        if group["memory"] is not None:
+        if group["alpha"] is not None:
             state = self.state[parameter]
             if not state:
                 state["squares"] = torch.zeros_like(parameter)
             squares = state["squares"]
-        lr, share = group["lr"], group["share"]
+        lr, scale = group["lr"], group["scale"]
         step = LangevinStep(
             rate=lr,
-            pull=share / group["prior_sigma"] ** 2,
-            noise=math.sqrt(2 * lr * share * group["temperature"]),
-            memory=group["memory"] or 0.0,
-            damping=group["damping"],
+            pull=scale / group["prior_sigma"] ** 2,
+            noise=math.sqrt(2 * lr * scale * group["temperature"]),
+            alpha=group["alpha"] or 0.0,
+            eps=group["eps"],
         )
-        kernel = kernel_for([parameter, g] if squares is None else [parameter, g, squares])
-        if kernel is not None:
-            kernel.langevin(parameter, g, squares, step, seed, place)
-            return
+        tensors = [parameter, g] if squares is None else [parameter, g, squares]
+        loops = kernel_for(tensors) or reference
         if not parameter.dim():  # the block-wise arithmetic needs an axis
             parameter, g = parameter[None], g[None]
             squares = None if squares is None else squares[None]
-        eps = None
-        if step.noise:
-            # A seed of its own for each tensor, as the kernel has a stream of its own for it.
-            (eps,) = normal_noise([parameter], (seed + place) % 2**63).tensors
-        arithmetic.langevin(parameter, g, squares, step, eps)
+        loops.langevin(parameter, g, squares, step, seed, place)
 
 
 def _require_stable(group: dict[str, Any]) -> None:
     """Refuse steps that would leap over the prior: weights without data would not settle on it."""
-    largest_scale = 1.0 if group["memory"] is None else 1 / group["damping"]
-    leap = group["lr"] * largest_scale * group["share"] / group["prior_sigma"] ** 2
+    largest_step = 1.0 if group["alpha"] is None else 1 / group["eps"]
+    leap = group["lr"] * largest_step * group["scale"] / group["prior_sigma"] ** 2
     if leap >= 1:
         limit = group["lr"] / leap
-        advice = "" if group["memory"] is None else ", a larger damping"
+        advice = "" if group["alpha"] is None else ", a larger damping (eps)"
         raise ConfigError(
             f"the learning rate is {group['lr']:g}, with which a step of Langevin dynamics leaps "
             f"over a prior of standard deviation {group['prior_sigma']:g}; give one below "

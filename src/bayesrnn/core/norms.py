@@ -5,11 +5,11 @@ from collections.abc import Sequence
 
 from torch import Tensor
 
-from bayesrnn.core.kernel import reference as arithmetic
+from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
 
 
 def total_norm(tensors: Sequence[Tensor]) -> float:
     """The Euclidean norm of all numbers of all tensors."""
-    loops = kernel_for(tensors) or arithmetic
+    loops = kernel_for(tensors) or reference
     return math.sqrt(sum(loops.sum_of_squares(tensor) for tensor in tensors))

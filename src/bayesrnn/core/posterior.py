@@ -16,29 +16,138 @@ so no graph over the weights is kept: drawing and its gradient each walk once th
 
 import math
 from collections.abc import Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bayesrnn.core.kernel import reference as arithmetic
+from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
-from bayesrnn.core.kernel.reference import Sums, softplus
+from bayesrnn.core.kernel.reference import Number, Sums, softplus
 from bayesrnn.core.noise import Noise
-from bayesrnn.core.priors import ExactPrior, Gaussian, Prior, ScaleMixture, ScoredPrior
+from bayesrnn.core.priors import ExactPrior, Prior, ScoredPrior, SquaresPrior, density_from
+
+T = TypeVar("T")
 
 _LOG_2PI = math.log(2 * math.pi)
 
 
-class Charge(NamedTuple):
-    """How one weight tensor is charged: by which prior, and where its units' weights lie."""
+class PriorTerm(NamedTuple):
+    """The prior of one weight tensor, and the axis along which the weights of a unit lie."""
 
     prior: Prior
     axis: int
 
 
-class Score(NamedTuple):
+class BackwardStats:
+    """Quantities computed for free during the backward pass.
+
+    squared_gradient: the squared length of the gradient by all loc and rho; None before the
+        backward pass, where autograd adds to that gradient (priors without a closed form), and in
+        code that was compiled by torch.compile.
+    """
+
+    squared_gradient: float | None = None
+
+
+def draw(
+    locs: Sequence[Tensor],
+    rhos: Sequence[Tensor],
+    terms: Sequence[PriorTerm],
+    noise: Noise,
+    floor: float,
+) -> tuple[tuple[Tensor, ...], Tensor, BackwardStats]:
+    """Draw all weight tensors and their KL divergence from the prior.
+
+    Priors that give no score are charged through autograd; the gradients are the same.
+    """
+    stats = BackwardStats()
+    *weights, kl = _Draw.apply(  # type: ignore[no-untyped-call]
+        terms, noise.sign, floor, stats, noise.squares, *locs, *rhos, *noise.tensors
+    )
+    for weight, loc, rho, (prior, axis) in zip(weights, locs, rhos, terms, strict=True):
+        method = density_from(type(prior))
+        if method == "expected_log_prob":
+            assert isinstance(prior, ExactPrior)
+            kl = kl - prior.expected_log_prob(loc, softplus(rho) + floor, axis)
+        elif method == "log_prob":
+            kl = kl - prior.log_prob(weight, axis)
+    return tuple(weights), kl, stats
+
+
+class _Draw(torch.autograd.Function):
+    """All weight tensors and the KL divergence, as one step with closed-form gradients."""
+
+    @staticmethod
+    def forward(
+        ctx: Any,
+        terms: Sequence[PriorTerm],
+        sign: int,
+        floor: float,
+        stats: BackwardStats,
+        noise_squares: Tensor,
+        *tensors: Tensor,
+    ) -> tuple[Tensor, ...]:
+        locs, rhos, noise = split(tensors, 3)
+        loops = kernel_for(tensors) or reference
+        weights, scores = [], []
+        kl: Number = 0.0
+        for loc, rho, eps, eps_squares, (prior, axis) in zip(
+            locs, rhos, noise, _numbers(noise_squares), terms, strict=True
+        ):
+            group, expected = _grouping(prior, loc.dim(), axis)
+            weight, sums, squares = loops.draw(loc, rho, eps, sign, floor, group or (), expected)
+            if group is not None and squares is None:
+                squares = weight.square()
+                if expected:
+                    squares = loc.square() + (softplus(rho) + floor).square()
+                squares = squares.sum(group, keepdim=True) if group else squares
+            log_prob, score = _closed_form(prior, axis, weight, sums, squares)
+            # The expectation of eps^2 is 1; the estimate from a draw has what was drawn.
+            surprise = weight.numel() if _is_exact(prior) else eps_squares
+            kl = kl - (sums.log_sigma + (surprise + weight.numel() * _LOG_2PI) / 2 + log_prob)
+            weights.append(weight)
+            scores.append(score)
+        ctx.save_for_backward(*tensors, *weights, *(score.factor for score in scores))
+        ctx.bases = [score.base for score in scores]
+        ctx.sign, ctx.floor = sign, floor
+        ctx.stats = None
+        closed = all(_has_closed_form(prior) for prior, _ in terms)
+        if closed and not torch.compiler.is_compiling():
+            ctx.stats = stats
+        return *weights, kl.to(loc.dtype) if isinstance(kl, Tensor) else loc.new_tensor(kl)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        *by_weights, by_kl = gradients
+        locs, rhos, noise, weights, factors = split(ctx.saved_tensors, 5)
+        loops = kernel_for([*locs, *rhos, *noise]) or reference
+        by_locs, by_rhos, squares = [], [], []
+        for by_weight, loc, rho, eps, weight, factor, base in zip(
+            by_weights, locs, rhos, noise, weights, factors, ctx.bases, strict=True
+        ):
+            by_loc, by_rho, length = loops.gradient(
+                by_weight,
+                rho,
+                eps,
+                ctx.sign,
+                ctx.floor,
+                by_kl,
+                factor,
+                {"loc": loc, "weight": weight, None: None}[base],
+                exact=base == "loc",
+            )
+            by_locs.append(by_loc)
+            by_rhos.append(by_rho)
+            squares.append(length)
+        if ctx.stats is not None:
+            ctx.stats.squared_gradient = sum(squares)
+        return *(None,) * 5, *by_locs, *by_rhos, *(None,) * len(noise)
+
+
+class _Score(NamedTuple):
     """The score of a prior on a draw: factor times the weight, times the loc, or alone.
 
     Times the loc, it is the derivative of an exact expectation.
@@ -48,124 +157,62 @@ class Score(NamedTuple):
     base: Literal["weight", "loc"] | None = None
 
 
-class Ledger:
-    """What the way back through a draw found out on its way.
+def _closed_form(
+    prior: Prior, axis: int, weight: Tensor, sums: Sums, squares: Tensor | None
+) -> tuple[Number, _Score]:
+    """log p of a draw, or its expectation, and the score for the backward pass."""
+    if not _has_closed_form(prior):
+        return 0.0, _Score(weight.new_zeros([1] * weight.dim()))  # autograd will charge it
+    if density_from(type(prior)) == "score":
+        assert isinstance(prior, ScoredPrior)
+        return _number(prior.log_prob(weight, axis)), _Score(prior.score(weight, axis))
+    assert isinstance(prior, SquaresPrior)
+    if squares is None:  # of the whole tensor, from its sums in double precision
+        squares = torch.as_tensor(sums.loc2 + sums.sigma2, dtype=torch.double)
+        squares = squares.to(weight.device).view([1] * weight.dim())
+    log_prob, factor = prior.from_squares(squares, weight.numel() // squares.numel())
+    base: Literal["weight", "loc"] = "loc" if prior.expected else "weight"
+    return _number(log_prob), _Score(factor.to(weight.dtype), base)
 
-    squared_gradient: the squared length of the gradient by all loc and rho; None before the way
-        back, and where autograd adds to that gradient (priors without a closed form).
+
+def _grouping(prior: Prior, dims: int, axis: int) -> tuple[tuple[int, ...] | None, bool]:
+    """The axes over which squares have to be summed, and whether it is their expectation.
+
+    None where they are not needed, or known from the sums over the tensor.
     """
-
-    squared_gradient: float | None = None
-
-
-def draw(
-    locs: Sequence[Tensor],
-    rhos: Sequence[Tensor],
-    charges: Sequence[Charge],
-    noise: Noise,
-    floor: float,
-) -> tuple[tuple[Tensor, ...], Tensor, Ledger]:
-    """Draw all weight tensors and their KL divergence from the prior.
-
-    Priors that give no score are charged through autograd; the gradients are the same.
-    """
-    ledger = Ledger()
-    *weights, kl = _Draw.apply(  # type: ignore[no-untyped-call]
-        charges, noise, floor, ledger, *locs, *rhos
-    )
-    for weight, loc, rho, (prior, axis) in zip(weights, locs, rhos, charges, strict=True):
-        if _has_closed_form(prior):
-            continue
-        if isinstance(prior, ExactPrior):
-            kl = kl - prior.expected_log_prob(loc, softplus(rho) + floor, axis)
-        else:
-            kl = kl - prior.log_prob(weight, axis)
-    return tuple(weights), kl, ledger
-
-
-class _Draw(torch.autograd.Function):
-    """All weight tensors and the KL divergence, as one step with closed-form gradients."""
-
-    @staticmethod
-    def forward(
-        ctx: Any,
-        charges: Sequence[Charge],
-        noise: Noise,
-        floor: float,
-        ledger: Ledger,
-        *parameters: Tensor,
-    ) -> tuple[Tensor, ...]:
-        count = len(charges)
-        locs, rhos = parameters[:count], parameters[count:]
-        loops = kernel_for([*parameters, *noise.tensors]) or arithmetic
-        weights, scores = [], []
-        kl = 0.0
-        for loc, rho, eps, eps_squares, (prior, axis) in zip(
-            locs, rhos, noise.tensors, noise.squares, charges, strict=True
-        ):
-            group = prior.group_axes(loc, axis) if isinstance(prior, ScaleMixture) else ()
-            weight, sums, squares = loops.draw(loc, rho, eps, noise.sign, floor, group or None)
-            log_prob, score = _charged(prior, axis, weight, loc, sums, squares)
-            # The expectation of eps^2 is 1; the estimate from a draw has what was drawn.
-            surprise = weight.numel() if isinstance(prior, ExactPrior) else eps_squares
-            kl -= sums.log_sigma + (surprise + weight.numel() * _LOG_2PI) / 2 + log_prob
-            weights.append(weight)
-            scores.append(score)
-        ctx.save_for_backward(*parameters, *noise.tensors, *weights)
-        ctx.scores, ctx.sign, ctx.floor = scores, noise.sign, floor
-        closed = all(_has_closed_form(prior) for prior, _ in charges)
-        ctx.ledger = ledger if closed else None
-        return *weights, locs[0].new_tensor(kl)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        *by_weights, by_kl = gradients
-        kl_weight = by_kl.item()
-        count = len(by_weights)
-        locs, rhos, noise, weights = (
-            ctx.saved_tensors[start : start + count] for start in range(0, 4 * count, count)
-        )
-        loops = kernel_for([*locs, *rhos, *noise]) or arithmetic
-        found = [
-            loops.gradient(
-                *(by_weight, rho, eps, ctx.sign, ctx.floor, kl_weight, score.factor),
-                *({"loc": loc, "weight": weight}.get(score.base), score.base == "loc"),
-            )
-            for by_weight, loc, rho, eps, weight, score in zip(
-                by_weights, locs, rhos, noise, weights, ctx.scores, strict=True
-            )
-        ]
-        by_locs, by_rhos, squares = zip(*found, strict=True)
-        if ctx.ledger is not None:
-            ctx.ledger.squared_gradient = sum(squares)
-        return None, None, None, None, *by_locs, *by_rhos
+    if density_from(type(prior)) != "from_squares":
+        return None, False
+    assert isinstance(prior, SquaresPrior)
+    group = prior.group_axes(dims, axis)
+    return (None if prior.expected and len(group) == dims else group), prior.expected
 
 
 def _has_closed_form(prior: Prior) -> bool:
-    if isinstance(prior, ExactPrior):
-        return isinstance(prior, Gaussian)
-    return isinstance(prior, ScoredPrior)
+    return density_from(type(prior)) in ("from_squares", "score")
 
 
-def _charged(
-    prior: Prior, axis: int, weight: Tensor, loc: Tensor, sums: Sums, squares: Tensor | None
-) -> tuple[float, Score]:
-    """log p of a draw, or its expectation, and the score for the way back."""
-    if not _has_closed_form(prior):
-        return 0.0, Score(_scalar(0.0, loc))  # autograd will charge it
-    if isinstance(prior, Gaussian):
-        squares = torch.tensor(sums.loc2 + sums.sigma2, dtype=torch.double)
-        expected = prior.from_squares(squares, loc.numel())
-        return expected.item(), Score(_scalar(-(prior.sigma**-2), loc), "loc")
-    if isinstance(prior, ScaleMixture):
-        if squares is None:
-            squares = weight.square()
-        log_prob, factor = prior.from_squares(squares, weight.numel() // squares.numel())
-        return log_prob.item(), Score(factor, "weight")
-    assert isinstance(prior, ScoredPrior)
-    return prior.log_prob(weight, axis).item(), Score(prior.score(weight, axis))
+def _is_exact(prior: Prior) -> bool:
+    """Whether the expectation of the prior's log-density is charged, not its value at the draw."""
+    method = density_from(type(prior))
+    if method == "from_squares":
+        assert isinstance(prior, SquaresPrior)
+        return prior.expected
+    return method == "expected_log_prob"
 
 
-def _scalar(value: float, like: Tensor) -> Tensor:
-    return like.new_full([1] * like.dim(), value)
+def _number(value: Tensor) -> Number:
+    """A tensor's number; while torch.compile looks on, it is unknown, and the tensor has to do."""
+    return value.double() if torch.compiler.is_compiling() else value.item()
+
+
+def _numbers(values: Tensor) -> Sequence[Number]:
+    if torch.compiler.is_compiling():
+        return values.unbind()
+    numbers: list[float] = values.tolist()
+    return numbers
+
+
+def split(items: Sequence[T], parts: int) -> list[Sequence[T]]:
+    """Items in so many parts of equal length."""
+    count = len(items) // parts
+    return [items[start : start + count] for start in range(0, parts * count, count)]

@@ -20,22 +20,20 @@ Blundell & Vinyals, "Bayesian Recurrent Neural Networks").
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, TypeVar
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from bayesrnn.core.kernel import reference as arithmetic
+from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
-from bayesrnn.core.noise import normal_noise
 from bayesrnn.core.norms import total_norm
+from bayesrnn.core.posterior import split
 from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
-
-T = TypeVar("T")
 
 
 @dataclass(frozen=True)
@@ -81,10 +79,12 @@ def sharpen(
     seed: int,
     clip: float | None,
     second_order: bool,
+    kept: Mapping[str, slice],
 ) -> Weights:
     """Sharpen `weights` by the gradient of `loss`, with the noise of `seed`.
 
-    See `Bayesian.sharpen`; `etas` are in the order of the weights.
+    See `Bayesian.sharpen`; `etas` are in the order of the weights. `kept` names rows that stay as
+    they are: those of padding, which have no gradient.
     """
     if weights.is_sharpened:
         raise ConfigError("these weights are sharpened already; sharpen the draw they came from")
@@ -99,8 +99,13 @@ def sharpen(
     *thetas, kl = _Sharpen.apply(  # type: ignore[no-untyped-call]
         scale, sigma0, seed, *tensors
     )
-    shaped = (theta.reshape(phi.shape) for theta, phi in zip(thetas, phis, strict=True))
-    return weights.sharpened(dict(zip(weights, shaped, strict=True)), kl)
+    sharpened = {}
+    for (name, phi), theta in zip(weights.items(), thetas, strict=True):
+        if name in kept:
+            rows = kept[name]
+            theta = torch.cat([theta[: rows.start], phi[rows], theta[rows.stop :]])
+        sharpened[name] = theta.reshape(phi.shape)
+    return weights.sharpened(sharpened, kl)
 
 
 def _gradients(loss: Tensor, phis: Sequence[Tensor], second_order: bool) -> list[Tensor]:
@@ -147,23 +152,17 @@ class _Sharpen(torch.autograd.Function):
     def forward(
         ctx: Any, scale: float, sigma0: float, seed: int, *tensors: Tensor
     ) -> tuple[Tensor, ...]:
-        phis, gs, etas = _thirds(tensors)
-        kernel = kernel_for(tensors)
-        if kernel is not None:
-            found = [
-                kernel.sharpen(phi, g, eta, scale, sigma0, seed, place)
-                for place, (phi, g, eta) in enumerate(zip(phis, gs, etas, strict=True))
-            ]
-        else:
-            noise = normal_noise(phis, seed).tensors
-            found = [
-                arithmetic.sharpen(phi, g, eta, eps, scale, sigma0)
-                for phi, g, eta, eps in zip(phis, gs, etas, noise, strict=True)
-            ]
+        phis, gs, etas = split(tensors, 3)
+        loops = kernel_for(tensors) or reference
+        found = [
+            loops.sharpen(phi, g, eta, scale, sigma0, seed, place)
+            for place, (phi, g, eta) in enumerate(zip(phis, gs, etas, strict=True))
+        ]
         thetas, squares = zip(*found, strict=True)
         ctx.save_for_backward(*gs, *etas)
         ctx.scale, ctx.sigma0 = scale, sigma0
-        return *thetas, phis[0].new_tensor(sum(squares) / (2 * sigma0**2))
+        kl = sum(squares) / (2 * sigma0**2)
+        return *thetas, torch.as_tensor(kl, dtype=phis[0].dtype, device=phis[0].device)
 
     @staticmethod
     @once_differentiable
@@ -171,23 +170,19 @@ class _Sharpen(torch.autograd.Function):
         *by_thetas, by_kl = gradients
         saved = ctx.saved_tensors
         gs, etas = saved[: len(by_thetas)], saved[len(by_thetas) :]
-        loops = kernel_for(saved) or arithmetic
-        kl_scale = by_kl.item() / ctx.sigma0**2
+        loops = kernel_for(saved) or reference
 
         def by(wanted: Sequence[Tensor], others: Sequence[Tensor], needed: Sequence[bool]) -> Any:
             """The gradients by one factor of the shift eta * g, given the other."""
             return (
-                loops.sharpen_gradient(by_theta, other, one, ctx.scale, kl_scale) if need else None
+                loops.sharpen_gradient(by_theta, other, one, ctx.scale, by_kl, ctx.sigma0**2)
+                if need
+                else None
                 for by_theta, one, other, need in zip(
                     by_thetas, wanted, others, needed, strict=True
                 )
             )
 
-        _, g_needed, eta_needed = _thirds(ctx.needs_input_grad[3:])
+        _, g_needed, eta_needed = split(ctx.needs_input_grad[3:], 3)
         by_gs, by_etas = by(gs, etas, g_needed), by(etas, gs, eta_needed)
         return None, None, None, *by_thetas, *by_gs, *by_etas
-
-
-def _thirds(items: Sequence[T]) -> list[Sequence[T]]:
-    count = len(items) // 3
-    return [items[start : start + count] for start in range(0, 3 * count, count)]

@@ -5,7 +5,7 @@ from collections.abc import Iterator, Mapping
 from torch import Tensor
 
 from bayesrnn.core.noise import Noise
-from bayesrnn.core.posterior import Ledger
+from bayesrnn.core.posterior import BackwardStats
 from bayesrnn.errors import ConfigError
 
 
@@ -23,13 +23,13 @@ class Weights(Mapping[str, Tensor]):
         tensors: Mapping[str, Tensor],
         kl: Tensor | None = None,
         noise: Noise | None = None,
-        ledger: Ledger | None = None,
+        stats: BackwardStats | None = None,
         minibatch_kl: Tensor | None = None,
     ) -> None:
         self._tensors = dict(tensors)
         self._kl = kl
         self._noise = noise
-        self._ledger = ledger
+        self._stats = stats
         self._minibatch_kl = minibatch_kl
 
     @property
@@ -64,7 +64,7 @@ class Weights(Mapping[str, Tensor]):
 
     def sharpened(self, tensors: Mapping[str, Tensor], minibatch_kl: Tensor) -> "Weights":
         """Sharpened `tensors` in place of these; what drawing these has cost stays."""
-        return Weights(tensors, self._kl, self._noise, self._ledger, minibatch_kl)
+        return Weights(tensors, self._kl, self._noise, self._stats, minibatch_kl)
 
     @property
     def noise(self) -> Noise:
@@ -84,7 +84,7 @@ class Weights(Mapping[str, Tensor]):
         None where it is not known. It saves going through all gradients again to clip them, if
         nothing else was added to them.
         """
-        return None if self._ledger is None else self._ledger.squared_gradient
+        return None if self._stats is None else self._stats.squared_gradient
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]

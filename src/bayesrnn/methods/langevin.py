@@ -122,18 +122,18 @@ class LangevinMethod(Method[Options, Snapshots]):
         net: nn.Module,
         lr: float,
         kl_scale: KLScale,
-        memory: float | None = None,
-        damping: float = 1.0,
+        alpha: float | None = None,
+        eps: float = 1.0,
     ) -> torch.optim.Optimizer:
         return Langevin(
             _trained(net),
             lr,
-            kl_scale.epoch,
-            self.options.prior_sigma,
-            self.options.temperature,
-            memory,
-            damping,
-            self.streams["langevin"],
+            scale=kl_scale.epoch,
+            prior_sigma=self.options.prior_sigma,
+            temperature=self.options.temperature,
+            alpha=alpha,
+            eps=eps,
+            generator=self.streams["langevin"],
         )
 
 

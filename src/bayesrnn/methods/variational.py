@@ -53,7 +53,7 @@ class PosteriorOptions(CheckedOptions):
         shown_default=False,
     )
     antithetic: bool = option(
-        True, "use each noise for two minibatches in a row, as +eps and -eps: saves half of it"
+        True, "use each noise for two minibatches, in the order +a +b -a -b: saves half of it"
     )
 
     def make_prior(self) -> Prior:
@@ -93,8 +93,9 @@ class Variational(WithPosterior[Options]):
 
     def __init__(self, options: Options, streams: RandomStreams) -> None:
         super().__init__(options, streams)
-        #: Noise that was used once and whose negative is due; after a restore, its seed.
-        self._unmirrored: Noise | int | None = None
+        #: Noise that was used once and whose mirror image is due; after a restore, its seed.
+        self._unmirrored: list[Noise | int] = []
+        self._is_mirroring = False
 
     def make_posterior(
         self, module: nn.Module, hints: Hints, sharpening: Sharpening | None = None
@@ -115,24 +116,40 @@ class Variational(WithPosterior[Options]):
         )
 
     def state(self) -> Any:
-        """The seed of noise whose negative is due."""
-        due = self._unmirrored
-        return due.seed if isinstance(due, Noise) else due
+        """The seeds of noise whose mirror images are due, and whether now is their turn."""
+        if not self._unmirrored:
+            return None
+        seeds = [due.seed if isinstance(due, Noise) else due for due in self._unmirrored]
+        return {"seeds": seeds, "mirroring": self._is_mirroring}
 
     def restore(self, state: Any) -> None:
-        """Continue where `state` was taken."""
-        self._unmirrored = state
+        """Continue where `state` was taken.
+
+        A single seed comes from a checkpoint of runs that mirrored each noise at once: its mirror
+        image is the next draw, after which the order of today begins.
+        """
+        if isinstance(state, int):
+            state = {"seeds": [state], "mirroring": True}
+        self._unmirrored = [] if state is None else list(state["seeds"])
+        self._is_mirroring = state is not None and bool(state["mirroring"])
 
     def next_draw(self, net: Bayesian) -> Weights:
-        """The draw of the next minibatch: with new noise, or with the negative of the last."""
-        due, self._unmirrored = self._unmirrored, None
-        if due is None:
-            weights = net.sample(self.streams["weights"])
-            if self.options.antithetic:
-                self._unmirrored = weights.noise
-            return weights
-        noise = due if isinstance(due, Noise) else net.noise(due)
-        return net.sample(noise=noise.mirrored())
+        """The draw of the next minibatch: a fresh one, or the mirror image of the last but one.
+
+        With fresh noises a, b, c, ... the order is +a +b -a -b +c +d -c -d. A recurrent state that
+        +a left behind is read with +b, so that what -a reads depends on a hardly at all; in the
+        order +a -a, the second draw would be biased by what the first one left.
+        """
+        if self._is_mirroring:
+            due = self._unmirrored.pop(0)
+            self._is_mirroring = bool(self._unmirrored)
+            noise = due if isinstance(due, Noise) else net.noise(due)
+            return net.sample(noise=noise.mirrored())
+        weights = net.sample(self.streams["weights"])
+        if self.options.antithetic:
+            self._unmirrored.append(weights.noise)
+            self._is_mirroring = len(self._unmirrored) == 2
+        return weights
 
 
 def gradient_norm(net: Bayesian, weights: Weights) -> float | None:

@@ -151,8 +151,11 @@ class _Mixture:
 
     def log_density(self, value: Tensor) -> Tensor:
         weights, means, variances = self._stacked()
-        squares = (value - means).square() / variances
-        logs = weights.log() - (squares + (2 * math.pi * variances).log()) / 2
+        away = value - means
+        # Without noise all probability is in one point: infinitely dense there, and zero elsewhere.
+        squares = torch.where(away == 0, 0.0, away.square() / variances)
+        costs = squares + (2 * math.pi * variances).log()
+        logs = weights.log() - torch.where(squares.isinf(), squares, costs) / 2
         return logs.logsumexp(0) - weights.sum(0).log()
 
     def _stacked(self) -> tuple[Tensor, Tensor, Tensor]:

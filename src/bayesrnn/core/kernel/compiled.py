@@ -1,61 +1,86 @@
-"""The inner loops in C, compiled on first use where a C compiler is found.
+"""The inner loops in C, where a C compiler is found.
 
-Without a compiler, or with BAYESRNN_KERNEL=off, `core.arithmetic` does the same work with torch
-operations. The compiled file is kept in the user's cache folder.
+Without a compiler, or with BAYESRNN_KERNEL=off, `core.kernel.reference` does the same work with
+torch operations, on the same random numbers.
+
+C sees nothing but addresses, so it may only be given tensors that have their numbers in memory.
+While torch.compile looks on, tensors have none yet: there each loop is a custom operator of torch,
+`torch.ops.bayesrnn.<name>`, which runs when the compiled code does.
 """
 
 import ctypes
 import functools
-import hashlib
 import math
-import os
-import platform
-import shutil
-import subprocess
-import tempfile
-from collections.abc import Sequence
-from importlib import resources
-from pathlib import Path
+import warnings
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
-from bayesrnn.core.kernel.reference import LangevinStep, Sums
+from bayesrnn.core.kernel.build import load_library
+from bayesrnn.core.kernel.reference import LangevinStep, Number, Sums
+from bayesrnn.errors import ConfigError
 
-_FLAGS = ("-O3", "-funroll-loops", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
-_NATIVE = ("-mcpu=native",) if platform.machine() in ("arm64", "aarch64") else ("-march=native",)
+#: The arguments and results of the functions in kernel.c, as torch writes them; ! marks what they
+#: write to. The first argument, how many numbers there are to work on, becomes that of threads.
+_SCHEMAS = {
+    "draw": "(SymInt work, SymInt rows, SymInt columns, Tensor loc, Tensor rho, Tensor eps, "
+    "float sign, float floor, bool expected, Tensor(a!) weight, Tensor(b!) sums, "
+    "Tensor(c!)? squares, SymInt row_stride, SymInt column_stride) -> ()",
+    "gradient": "(SymInt work, SymInt rows, SymInt columns, Tensor by_weight, Tensor rho, "
+    "Tensor eps, float sign, float floor, Tensor by_kl, Tensor factor, SymInt row_stride, "
+    "SymInt column_stride, Tensor? base, bool exact, Tensor(a!) by_loc, Tensor(b!) by_rho) "
+    "-> Tensor",
+    "normal": "(SymInt work, SymInt size, SymInt seed, SymInt stream, Tensor(a!) out) -> Tensor",
+    "sum_of_squares": "(SymInt work, SymInt size, Tensor x) -> Tensor",
+    "sharpen": "(SymInt work, SymInt size, Tensor phi, Tensor g, Tensor eta, float scale, "
+    "float sigma0, SymInt seed, SymInt stream, Tensor(a!) theta) -> Tensor",
+    "sharpen_gradient": "(SymInt work, SymInt size, Tensor by_theta, Tensor g, Tensor eta, "
+    "float scale, Tensor by_kl, float variance, Tensor(a!) by_eta) -> ()",
+    "langevin": "(SymInt work, SymInt size, Tensor(a!) theta, Tensor g, Tensor(b!)? squares, "
+    "float rate, float pull, float noise, float alpha, float damping, SymInt seed, "
+    "SymInt stream) -> ()",
+    "average": "(SymInt work, SymInt rows, SymInt columns, Tensor logits, float share, "
+    "Tensor(a!) mean, Tensor(b!) entropy) -> ()",
+    "sparse_product": "(SymInt work, SymInt rows, SymInt width, SymInt batch, Tensor starts, "
+    "Tensor columns, bool wide, Tensor values, Tensor x, Tensor? bias, bool add, "
+    "Tensor(a!) out) -> ()",
+}
 
 #: Below this many numbers, waking threads costs more than it gains.
 _WORTH_A_THREAD = 1 << 15
 
-_Pointer, _Int, _Word, _Float = ctypes.c_void_p, ctypes.c_int64, ctypes.c_uint64, ctypes.c_float
+_C_TYPES = {"SymInt": ctypes.c_int64, "bool": ctypes.c_int64, "float": ctypes.c_double}
 
 
-class Kernel:
-    """`core.arithmetic` in C, for contiguous float32 tensors on the CPU."""
+#: What functions that give 0 for success say when they give something else.
+_FAILURES: dict[str, Callable[[Sequence[Any]], Exception]] = {
+    "sparse_product": lambda values: MemoryError(
+        f"no memory for {values[3]} x {values[2]} numbers"
+    ),
+}
 
-    def __init__(self, library: ctypes.CDLL) -> None:
-        n, i, p, f = ctypes.c_int32, _Int, _Pointer, _Float
-        self._draw, self._gradient, self._normal = library.draw, library.gradient, library.normal
-        self._draw.argtypes = (n, i, i, p, p, p, f, f, p, p, p, i, i)
-        self._gradient.argtypes = (n, i, i, p, p, p, f, f, f, p, i, i, p, n, p, p)
-        self._normal.argtypes = (n, i, _Word, _Word, p)
-        self._sum_of_squares = library.sum_of_squares
-        self._sum_of_squares.argtypes = (n, i, p)
-        self._sharpen, self._sharpen_gradient = library.sharpen, library.sharpen_gradient
-        self._sharpen.argtypes = (n, i, p, p, p, f, f, _Word, _Word, p)
-        self._sharpen_gradient.argtypes = (n, i, p, p, p, f, f, p)
-        self._langevin = library.langevin
-        self._langevin.argtypes = (n, i, p, p, p, f, f, f, f, f, _Word, _Word)
-        self._average = library.average
-        self._average.argtypes = (n, i, i, p, f, p, p)
-        self._sparse_product = library.sparse_product
-        self._sparse_product.argtypes = (n, i, i, i, p, p, n, p, p, p, n, p)
-        self._sparse_product.restype = n
-        for function in (self._draw, self._sharpen_gradient, self._langevin, self._average):
-            function.restype = None
-        for function in (self._gradient, self._normal, self._sum_of_squares, self._sharpen):
-            function.restype = ctypes.c_double
+
+def _checked(failure: Callable[[Sequence[Any]], Exception]) -> Callable[..., None]:
+    def check(result: int, function: Any, arguments: Sequence[Any]) -> None:
+        if result:
+            raise failure(arguments)
+
+    return check
+
+
+class Loops(ABC):
+    """`core.kernel.reference` in C, for contiguous float32 tensors on the CPU."""
+
+    @abstractmethod
+    def _run(self, name: str, work: int, *arguments: Any) -> Any:
+        """Call a function of kernel.c."""
+
+    @abstractmethod
+    def _numbers(self, tensor: Tensor) -> Sequence[Number]:
+        """The numbers of a vector."""
 
     def draw(
         self,
@@ -64,24 +89,23 @@ class Kernel:
         eps: Tensor,
         sign: int,
         floor: float,
-        group: tuple[int, ...] | None,
+        group: tuple[int, ...],
+        expected: bool,
     ) -> tuple[Tensor, Sums, Tensor | None]:
-        """See `core.arithmetic.draw`."""
+        """See `core.kernel.reference.draw`."""
         weight = torch.empty_like(loc)
         sums = torch.empty(3, dtype=torch.double)
         squares, strides = None, None
-        if group is not None:
-            shape = [1 if axis in group else size for axis, size in enumerate(loc.shape)]
-            squares, strides = torch.zeros(shape), _strides(shape, loc.shape)
-        self._draw(
-            *(_threads(loc), *_matrix(loc), loc.data_ptr(), rho.data_ptr(), eps.data_ptr()),
-            *(sign, floor, weight.data_ptr(), sums.data_ptr()),
-            None if squares is None or strides is None else squares.data_ptr(),
-            *(strides or (0, 0)),
-        )
-        if group is not None and strides is None:
-            squares = weight.square().sum(group, keepdim=True)
-        return weight, Sums(*sums.tolist()), squares
+        shape = [1 if axis in group else size for axis, size in enumerate(loc.shape)]
+        if shape != list(loc.shape):
+            strides = _strides(shape, loc.shape)
+            squares = None if strides is None else torch.zeros(shape)
+        rows, columns = _matrix(loc)
+        self._run(
+            "draw", loc.numel(), rows, columns, loc, rho, eps, float(sign), floor, expected,
+            weight, sums, squares, *(strides or (0, 0)),
+        )  # fmt: skip
+        return weight, Sums(*self._numbers(sums)), squares
 
     def gradient(
         self,
@@ -90,24 +114,23 @@ class Kernel:
         eps: Tensor,
         sign: int,
         floor: float,
-        kl_weight: float,
+        by_kl: Tensor,
         factor: Tensor,
         base: Tensor | None,
         exact: bool,
-    ) -> tuple[Tensor, Tensor, float]:
-        """See `core.arithmetic.gradient`."""
+    ) -> tuple[Tensor, Tensor, Number]:
+        """See `core.kernel.reference.gradient`."""
+        rows, columns = _matrix(rho)
         strides = _strides(factor.shape, rho.shape)
         if strides is None:
-            factor, strides = factor.expand_as(rho), (_matrix(rho)[1], 1)
+            factor, strides = factor.expand_as(rho), (columns, 1)
         by_weight, factor = by_weight.contiguous(), factor.contiguous()
         by_loc, by_rho = torch.empty_like(rho), torch.empty_like(rho)
-        squares = self._gradient(
-            *(_threads(rho), *_matrix(rho), by_weight.data_ptr(), rho.data_ptr(), eps.data_ptr()),
-            *(sign, floor, kl_weight, factor.data_ptr(), *strides),
-            *(None if base is None else base.data_ptr(), exact),
-            *(by_loc.data_ptr(), by_rho.data_ptr()),
-        )
-        return by_loc, by_rho, float(squares)
+        squares = self._run(
+            "gradient", rho.numel(), rows, columns, by_weight, rho, eps, float(sign), floor, by_kl,
+            factor, *strides, base, exact, by_loc, by_rho,
+        )  # fmt: skip
+        return by_loc, by_rho, squares
 
     def sharpen(
         self,
@@ -118,24 +141,22 @@ class Kernel:
         sigma0: float,
         seed: int,
         stream: int,
-    ) -> tuple[Tensor, float]:
-        """See `core.arithmetic.sharpen`; the noise is what `normal` gives for seed and stream."""
-        theta = torch.empty_like(phi)
-        squares = self._sharpen(
-            *(_threads(phi), phi.numel(), phi.data_ptr(), g.data_ptr(), eta.data_ptr()),
-            *(scale, sigma0, seed, stream, theta.data_ptr()),
-        )
-        return theta, float(squares)
+    ) -> tuple[Tensor, Number]:
+        """See `core.kernel.reference.sharpen`."""
+        theta, size = torch.empty_like(phi), phi.numel()
+        squares = self._run(
+            "sharpen", size, size, phi, g, eta, scale, sigma0, seed, stream, theta
+        )  # fmt: skip
+        return theta, squares
 
     def sharpen_gradient(
-        self, by_theta: Tensor, g: Tensor, eta: Tensor, scale: float, kl_scale: float
+        self, by_theta: Tensor, g: Tensor, eta: Tensor, scale: float, by_kl: Tensor, variance: float
     ) -> Tensor:
-        """See `core.arithmetic.sharpen_gradient`."""
-        by_theta, by_eta = by_theta.contiguous(), torch.empty_like(eta)
-        self._sharpen_gradient(
-            *(_threads(eta), eta.numel(), by_theta.data_ptr(), g.data_ptr(), eta.data_ptr()),
-            *(scale, kl_scale, by_eta.data_ptr()),
-        )
+        """See `core.kernel.reference.sharpen_gradient`."""
+        by_theta, by_eta, size = by_theta.contiguous(), torch.empty_like(eta), eta.numel()
+        self._run(
+            "sharpen_gradient", size, size, by_theta, g, eta, scale, by_kl, variance, by_eta
+        )  # fmt: skip
         return by_eta
 
     def langevin(
@@ -147,23 +168,19 @@ class Kernel:
         seed: int,
         stream: int,
     ) -> None:
-        """See `core.arithmetic.langevin`; the noise is what `normal` gives for seed and stream."""
-        self._langevin(
-            *(_threads(theta), theta.numel(), theta.data_ptr(), g.data_ptr()),
-            *(None if squares is None else squares.data_ptr(), *step, seed, stream),
-        )
+        """See `core.kernel.reference.langevin`."""
+        size = theta.numel()
+        self._run("langevin", size, size, theta, g, squares, *step, seed, stream)
 
-    def normal(self, out: Tensor, seed: int, stream: int) -> float:
-        """Fill a tensor with the standard normal numbers of a seed; gives the sum of squares."""
-        return float(self._normal(_threads(out), out.numel(), seed, stream, out.data_ptr()))
+    def normal(self, out: Tensor, seed: int, stream: int) -> Number:
+        """See `core.kernel.reference.normal`."""
+        result: Number = self._run("normal", out.numel(), out.numel(), seed, stream, out)
+        return result
 
     def average(self, logits: Tensor, share: float, mean: Tensor, entropy: Tensor) -> None:
         """Move `mean` and `entropy` by `share` towards the softmax of logits and its entropy."""
         rows, columns = entropy.numel(), logits.shape[-1]
-        self._average(
-            *(_threads(logits), rows, columns, logits.data_ptr(), share),
-            *(mean.data_ptr(), entropy.data_ptr()),
-        )
+        self._run("average", logits.numel(), rows, columns, logits, share, mean, entropy)
 
     def sparse_product(
         self,
@@ -181,84 +198,133 @@ class Kernel:
         values. x is [batch, columns of W], out [batch, rows of W].
         """
         batch, width = x.shape
-        work = values.numel() * batch
-        failed = self._sparse_product(
-            *(torch.get_num_threads() if work > _WORTH_A_THREAD else 1, out.shape[1], width, batch),
-            *(starts.data_ptr(), columns.data_ptr(), columns.dtype is torch.int32),
-            *(values.data_ptr(), x.data_ptr(), None if bias is None else bias.data_ptr()),
-            *(add, out.data_ptr()),
-        )
-        if failed:
-            raise MemoryError(f"no memory for {batch} x {width} numbers")
+        self._run(
+            "sparse_product", values.numel() * batch, out.shape[1], width, batch, starts, columns,
+            columns.dtype is torch.int32, values, x, bias, add, out,
+        )  # fmt: skip
 
-    def sum_of_squares(self, tensor: Tensor) -> float:
-        """See `core.arithmetic.sum_of_squares`."""
-        return float(self._sum_of_squares(_threads(tensor), tensor.numel(), tensor.data_ptr()))
+    def sum_of_squares(self, tensor: Tensor) -> Number:
+        """See `core.kernel.reference.sum_of_squares`."""
+        result: Number = self._run("sum_of_squares", tensor.numel(), tensor.numel(), tensor)
+        return result
 
 
-def kernel_for(tensors: Sequence[Tensor]) -> Kernel | None:
-    """The kernel, if it is there and can work on these tensors."""
-    fit = all(
+class Kernel(Loops):
+    """The functions of kernel.c, called at once."""
+
+    def __init__(self, library: ctypes.CDLL) -> None:
+        self._functions = {}
+        for name, schema in _SCHEMAS.items():
+            function = getattr(library, name)
+            arguments, result = schema[1:].split(") -> ")
+            types = (argument.split()[0] for argument in arguments.split(", "))
+            function.argtypes = [_C_TYPES.get(kind, ctypes.c_void_p) for kind in types]
+            function.restype = ctypes.c_double if result == "Tensor" else None
+            if name in _FAILURES:
+                function.restype, function.errcheck = ctypes.c_int64, _checked(_FAILURES[name])
+            self._functions[name] = function
+
+    def _run(self, name: str, work: int, *arguments: Any) -> Any:
+        threads = torch.get_num_threads() if work > _WORTH_A_THREAD else 1
+        plain = [a.data_ptr() if isinstance(a, Tensor) else a for a in arguments]
+        return self._functions[name](threads, *plain)
+
+    def _numbers(self, tensor: Tensor) -> Sequence[float]:
+        numbers: list[float] = tensor.tolist()
+        return numbers
+
+
+class _Traced(Loops):
+    """The same as operators of torch, for code that torch.compile looks at.
+
+    Sums are tensors here: the numbers are not known before the compiled code runs.
+    """
+
+    def _run(self, name: str, work: int, *arguments: Any) -> Any:
+        return getattr(torch.ops.bayesrnn, name)(work, *arguments)
+
+    def _numbers(self, tensor: Tensor) -> Sequence[Tensor]:
+        return tensor.unbind()
+
+
+def _register(name: str, schema: str) -> None:
+    gives_a_number = schema.endswith("-> Tensor")
+
+    def run(*arguments: Any) -> Tensor | None:
+        kernel = load_kernel()
+        assert kernel is not None  # the operators are used where it was found
+        result = kernel._run(name, *arguments)
+        return torch.tensor(result, dtype=torch.double) if gives_a_number else None
+
+    def without_running(*arguments: Any) -> Tensor | None:
+        return torch.empty((), dtype=torch.double) if gives_a_number else None
+
+    arguments = schema[1:].split(") -> ")[0].split(", ")
+    written = [argument.split()[1] for argument in arguments if "!" in argument]
+    operator = torch.library.custom_op(
+        f"bayesrnn::{name}", run, mutates_args=written, schema=schema, device_types="cpu"
+    )
+    operator.register_fake(without_running)
+
+
+for _name, _schema in _SCHEMAS.items():
+    _register(_name, _schema)
+
+_TRACED = _Traced()
+_PLAIN = {Tensor, nn.Parameter}
+
+
+def kernel_for(tensors: Sequence[Tensor]) -> Loops | None:
+    """The loops in C, if they are there and can work on these tensors.
+
+    Refuses tensors without numbers of their own in memory, such as the shards of a network that is
+    spread over several processes.
+    """
+    if torch.compiler.is_compiling():
+        return _TRACED if _fit(tensors) and _is_there() else None
+    if _PLAIN.issuperset(map(type, tensors)):
+        return load_kernel() if _fit(tensors) else None
+    for tensor in tensors:
+        if type(tensor) not in _PLAIN and tensor.numel() and not _has_numbers(tensor):
+            raise ConfigError(
+                f"these weights are of the type {type(tensor).__name__}, without numbers of their "
+                "own in memory; bayesrnn needs each tensor whole. Instead of sharding a network "
+                "(fully_shard, tensor parallelism), give each process a copy of it, as "
+                "DistributedDataParallel does"
+            )
+    return None
+
+
+def _has_numbers(tensor: Tensor) -> bool:
+    """Whether a tensor of some other type has an address."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # torch warns of, or refuses, the question itself
+            return tensor.data_ptr() != 0
+    except RuntimeError:
+        return False
+
+
+def _fit(tensors: Sequence[Tensor]) -> bool:
+    return all(
         t.dtype is torch.float32 and t.device.type == "cpu" and t.is_contiguous() and t.numel()
         for t in tensors
     )
-    return load_kernel() if fit else None
 
 
 @functools.cache
 def load_kernel() -> Kernel | None:
     """The compiled kernel; None where it is turned off or cannot be compiled."""
-    compiler = os.environ.get("CC") or shutil.which("cc") or shutil.which("gcc")
-    if os.environ.get("BAYESRNN_KERNEL", "on").lower() in ("off", "0") or compiler is None:
+    library = load_library()
+    try:
+        return None if library is None else Kernel(library)
+    except AttributeError:  # a library without one of the functions
         return None
-    source = resources.files("bayesrnn.core.kernel").joinpath("kernel.c").read_bytes()
-    try:
-        key = hashlib.sha256(b"\0".join((source, compiler.encode(), _machine()))).hexdigest()[:20]
-        library = _cache_folder() / f"kernel-{key}.so"
-        if not library.exists():
-            _compile(compiler, source, library)
-        return Kernel(ctypes.CDLL(str(library)))
-    except (OSError, subprocess.SubprocessError, AttributeError):
-        return None  # slower, not wrong
 
 
-def _compile(compiler: str, source: bytes, library: Path) -> None:
-    """Compile with OpenMP for threads, else without.
-
-    The OpenMP library is not linked: its functions are found in the one that torch has loaded, so
-    that both share their threads.
-    """
-    library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        file, made = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
-        file.write_bytes(source)
-
-        def run(*arguments: str) -> None:
-            command = [compiler, *_FLAGS, *_NATIVE, *arguments]
-            subprocess.run(command, check=True, capture_output=True, timeout=120, cwd=folder)
-
-        try:
-            run("-fopenmp", "-c", "kernel.c", "-o", "kernel.o")
-            run("-shared", "kernel.o", "-o", "kernel.so", "-lm")
-            ctypes.CDLL(str(made))
-        except (OSError, subprocess.SubprocessError):
-            run("-fopenmp-simd", "-shared", "kernel.c", "-o", "kernel.so", "-lm")
-        made.replace(library)
-
-
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "bayesrnn"
-
-
-def _machine() -> bytes:
-    """What the compiled code depends on: a home folder may be shared by different machines."""
-    try:
-        lines = Path("/proc/cpuinfo").read_bytes().split(b"\n")
-    except OSError:
-        return platform.processor().encode()
-    wanted = {line for line in lines if line.startswith((b"model name", b"flags"))}
-    return b"\n".join(sorted(wanted))
+@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
+def _is_there() -> bool:
+    return load_kernel() is not None
 
 
 def _matrix(tensor: Tensor) -> tuple[int, int]:
@@ -279,7 +345,3 @@ def _strides(shape: Sequence[int], full: Sequence[int]) -> tuple[int, int] | Non
     if math.prod(shape[1:]) == 1:
         return 1, 0
     return None
-
-
-def _threads(tensor: Tensor) -> int:
-    return torch.get_num_threads() if tensor.numel() > _WORTH_A_THREAD else 1

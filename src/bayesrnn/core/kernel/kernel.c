@@ -1,10 +1,13 @@
 /* The inner loops of core/posterior.py, core/sharpening.py, core/langevin.py, core/noise.py and of
- * evaluation/averaging.py, for float32 on the CPU.
+ * uncertainty/average.py, for float32 on the CPU.
  *
  * The formulas are those of the Python code, which stays the reference and does the work where no
  * compiler is found. Here each array is read once and each result written once: at millions of
  * weights, memory is the only thing that takes time. Written for a compiler that vectorises:
  * no branches in the loops, no calls to libm. Threads are those of torch's own OpenMP library.
+ *
+ * So that one table in compiled.py can describe every function to ctypes and to torch, the first
+ * argument is the number of threads, and every number is an int64_t or a double.
  */
 
 #include <math.h>
@@ -70,21 +73,34 @@ static inline int64_t rows_in_chunk(int64_t columns) {
     return columns < CHUNK ? CHUNK / columns : 1;
 }
 
-/* The sum of log(sigma) over a tile: one logarithm for a product of FACTORS, which cannot underflow
- * as long as sigma > 1e-9. */
-static inline float sum_of_logs(const float *sigma) {
-    float sum = 0.0f;
-    #pragma omp simd reduction(+ : sum)
+/* log(sigma) for any rho: softplus(x) is exp(x) far below zero, where exp itself would underflow. */
+static double exact_log_sigma(double x, double floor_) {
+    if (x < -40.0 && floor_ == 0.0) return x;
+    return log((x > 0.0 ? x : 0.0) + log1p(exp(-fabs(x))) + floor_);
+}
+
+/* The sum of log(sigma) over a tile of `count` numbers, filled up with ones: one logarithm for a
+ * product of FACTORS. The product of numbers below 1e-9 would underflow, so those take their time. */
+static inline double sum_of_logs(const float *sigma, const float *rho, int count, float floor_) {
+    float sum = 0.0f, smallest = 1.0f;
+    #pragma omp simd reduction(+ : sum) reduction(min : smallest)
     for (int j = 0; j < TILE / FACTORS; j++) {
         float product = 1.0f;
-        for (int k = 0; k < FACTORS; k++) product *= sigma[j + k * (TILE / FACTORS)];
+        for (int k = 0; k < FACTORS; k++) {
+            float s = sigma[j + k * (TILE / FACTORS)];
+            smallest = s < smallest ? s : smallest;
+            product *= s;
+        }
         sum += log_(product);
     }
-    return sum;
+    if (smallest > 1e-9f) return sum;
+    double exact = 0.0;
+    for (int j = 0; j < count; j++) exact += exact_log_sigma(rho[j], floor_);
+    return exact;
 }
 
 /* The sum of the squares of `size` numbers. */
-double sum_of_squares(int32_t threads, int64_t size, const float *restrict x) {
+double sum_of_squares(int64_t threads, int64_t size, const float *restrict x) {
     int64_t chunks = (size + CHUNK - 1) / CHUNK;
     double sum = 0.0, *parts = calloc(chunks, sizeof(double));
     #pragma omp parallel for schedule(dynamic) num_threads(threads)
@@ -105,13 +121,15 @@ double sum_of_squares(int32_t threads, int64_t size, const float *restrict x) {
 
 /* weight = loc + sign * sigma * eps for `rows` rows of `columns`.
  *
- * sums gathers log(sigma), sigma^2 and loc^2, and squares, at [row * row_stride + column *
- * column_stride], the squares of the weights; NULL for none.
+ * sums gathers log(sigma), sigma^2 and loc^2, and squares, by row (row_stride 1), by column
+ * (column_stride 1) or all together (both 0), the squares of the weights, or if `expected` their
+ * expectation loc^2 + sigma^2; NULL for none.
  */
-void draw(int32_t threads, int64_t rows, int64_t columns, const float *restrict loc,
-          const float *restrict rho, const float *restrict eps, float sign, float floor_,
-          float *restrict weight, double sums[3], float *restrict squares, int64_t row_stride,
-          int64_t column_stride) {
+void draw(int64_t threads, int64_t rows, int64_t columns, const float *restrict loc,
+          const float *restrict rho, const float *restrict eps, double sign_, double floor_given,
+          int64_t expected, float *restrict weight, double sums[3], float *restrict squares,
+          int64_t row_stride, int64_t column_stride) {
+    float sign = (float)sign_, floor_ = (float)floor_given;
     int64_t step = rows_in_chunk(columns), chunks = (rows + step - 1) / step;
     double(*chunk_sums)[4] = calloc(chunks, sizeof *chunk_sums);
     float *chunk_squares = column_stride ? calloc(chunks * columns, sizeof(float)) : NULL;
@@ -123,7 +141,7 @@ void draw(int32_t threads, int64_t rows, int64_t columns, const float *restrict 
         float sigma[TILE];
         int filled = 0;
         for (int64_t row = chunk * step; row < last; row++) {
-            double row_weight2 = 0.0;
+            double row_squares = 0.0;
             for (int64_t column = 0; column < columns;) {
                 int64_t at = row * columns + column, left = columns - column;
                 int count = left < TILE - filled ? (int)left : TILE - filled;
@@ -139,36 +157,41 @@ void draw(int32_t threads, int64_t rows, int64_t columns, const float *restrict 
                     sigma[filled + j] = s;
                     weight[at + j] = w;
                 }
-                if (own) {
+                if (own && expected) {
+                    #pragma omp simd
+                    for (int j = 0; j < count; j++)
+                        own[column + j] += loc[at + j] * loc[at + j]
+                                           + sigma[filled + j] * sigma[filled + j];
+                } else if (own) {
                     #pragma omp simd
                     for (int j = 0; j < count; j++)
                         own[column + j] += weight[at + j] * weight[at + j];
                 }
                 total[1] += sigma2;
                 total[2] += loc2;
-                row_weight2 += weight2;
+                row_squares += expected ? (double)loc2 + sigma2 : weight2;
                 column += count;
                 filled += count;
                 if (filled == TILE) {
-                    total[0] += sum_of_logs(sigma);
+                    total[0] += sum_of_logs(sigma, rho + row * columns + column - TILE, TILE, floor_);
                     filled = 0;
                 }
             }
-            total[3] += row_weight2;
-            if (row_stride) squares[row] = (float)row_weight2;
+            total[3] += row_squares;
+            if (row_stride) squares[row] = (float)row_squares;
         }
         for (int j = filled; j < TILE; j++) sigma[j] = 1.0f;
-        total[0] += sum_of_logs(sigma);
+        total[0] += sum_of_logs(sigma, rho + last * columns - filled, filled, floor_);
     }
-    double weight2 = 0.0;
+    double all_squares = 0.0;
     sums[0] = sums[1] = sums[2] = 0.0;
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
         for (int k = 0; k < 3; k++) sums[k] += chunk_sums[chunk][k];
-        weight2 += chunk_sums[chunk][3];
+        all_squares += chunk_sums[chunk][3];
         for (int64_t j = 0; chunk_squares && j < columns; j++)
             squares[j] += chunk_squares[chunk * columns + j];
     }
-    if (squares && !row_stride && !column_stride) squares[0] = (float)weight2;
+    if (squares && !row_stride && !column_stride) squares[0] = (float)all_squares;
     free(chunk_sums);
     free(chunk_squares);
 }
@@ -201,10 +224,11 @@ static inline __attribute__((always_inline)) float gradient_row(
  * score = factor * base, where factor lies at [row * row_stride + column * column_stride] and base
  * is the weight, or the loc if the expectation is exact; score = factor where base is NULL.
  */
-double gradient(int32_t threads, int64_t rows, int64_t columns, const float *g, const float *rho,
-                const float *eps, float sign, float floor_, float kl_weight, const float *factor,
-                int64_t row_stride, int64_t column_stride, const float *base, int32_t exact,
-                float *by_loc, float *by_rho) {
+double gradient(int64_t threads, int64_t rows, int64_t columns, const float *g, const float *rho,
+                const float *eps, double sign_, double floor_given, const float *by_kl,
+                const float *factor, int64_t row_stride, int64_t column_stride, const float *base,
+                int64_t exact, float *by_loc, float *by_rho) {
+    float sign = (float)sign_, floor_ = (float)floor_given, kl_weight = *by_kl;
     int64_t step = rows_in_chunk(columns);
     double sum = 0.0, *row_squares = calloc(rows, sizeof(double));
     #pragma omp parallel for schedule(dynamic, step) num_threads(threads)
@@ -296,7 +320,7 @@ static __attribute__((noinline)) void normal_block(int64_t block, uint64_t seed,
 }
 
 /* `size` standard normal numbers; gives the sum of their squares. */
-double normal(int32_t threads, int64_t size, uint64_t seed, uint64_t stream, float *restrict out) {
+double normal(int64_t threads, int64_t size, int64_t seed, int64_t stream, float *restrict out) {
     int64_t blocks = (size + BLOCK - 1) / BLOCK;
     double sum = 0.0;
     float *block_squares = calloc(blocks, sizeof(float));
@@ -319,9 +343,10 @@ double normal(int32_t threads, int64_t size, uint64_t seed, uint64_t stream, flo
 /* theta = phi - shift + sigma0 * eps with shift = scale * eta * g; gives the sum of shift^2.
  *
  * eps are the numbers that `normal` gives for this seed and stream; they are never stored. */
-double sharpen(int32_t threads, int64_t size, const float *restrict phi, const float *restrict g,
-               const float *restrict eta, float scale, float sigma0, uint64_t seed,
-               uint64_t stream, float *restrict theta) {
+double sharpen(int64_t threads, int64_t size, const float *restrict phi, const float *restrict g,
+               const float *restrict eta, double scale_, double sigma0_, int64_t seed,
+               int64_t stream, float *restrict theta) {
+    float scale = (float)scale_, sigma0 = (float)sigma0_;
     int64_t blocks = (size + BLOCK - 1) / BLOCK;
     double sum = 0.0;
     float *block_squares = calloc(blocks, sizeof(float));
@@ -344,10 +369,11 @@ double sharpen(int32_t threads, int64_t size, const float *restrict phi, const f
     return sum;
 }
 
-/* The gradient by eta, from that by theta: scale * g * (kl_scale * shift - by_theta). */
-void sharpen_gradient(int32_t threads, int64_t size, const float *restrict by_theta,
-                      const float *restrict g, const float *restrict eta, float scale,
-                      float kl_scale, float *restrict by_eta) {
+/* The gradient by eta: scale * g * (by_kl / variance * shift - by_theta). */
+void sharpen_gradient(int64_t threads, int64_t size, const float *restrict by_theta,
+                      const float *restrict g, const float *restrict eta, double scale_,
+                      const float *by_kl, double variance, float *restrict by_eta) {
+    float scale = (float)scale_, kl_scale = (float)(*by_kl / variance);
     int64_t chunks = (size + CHUNK - 1) / CHUNK;
     #pragma omp parallel for schedule(dynamic) num_threads(threads)
     for (int64_t chunk = 0; chunk < chunks; chunk++) {
@@ -363,13 +389,13 @@ void sharpen_gradient(int32_t threads, int64_t size, const float *restrict by_th
 /* One block of `langevin`; `scaled` is a constant where it is called, so each case is its own loop. */
 static inline __attribute__((always_inline)) void langevin_block(
     int count, float *restrict theta, const float *restrict g, float *restrict squares,
-    const int scaled, float rate, float pull, float noise, float memory, float damping,
+    const int scaled, float rate, float pull, float noise, float alpha, float damping,
     const float *restrict eps) {
     #pragma omp simd
     for (int j = 0; j < count; j++) {
         float scale = 1.0f;
         if (scaled) {
-            float square = memory * squares[j] + (1.0f - memory) * g[j] * g[j];
+            float square = alpha * squares[j] + (1.0f - alpha) * g[j] * g[j];
             squares[j] = square;
             scale = 1.0f / (damping + sqrtf(square));
         }
@@ -381,11 +407,11 @@ static inline __attribute__((always_inline)) void langevin_block(
 /* A step of Langevin dynamics in place: theta -= rate G (g + pull theta) - noise sqrt(G) eps.
  *
  * G is 1, or where `squares` is not NULL 1 / (damping + sqrt(squares)), after squares, the running
- * mean of g^2, has moved by 1 - memory towards g^2. eps are the numbers that `normal` gives for this
+ * mean of g^2, has moved by 1 - alpha towards g^2. eps are the numbers that `normal` gives for this
  * seed and stream; they are never stored. */
-void langevin(int32_t threads, int64_t size, float *restrict theta, const float *restrict g,
-              float *restrict squares, float rate, float pull, float noise, float memory,
-              float damping, uint64_t seed, uint64_t stream) {
+void langevin(int64_t threads, int64_t size, float *restrict theta, const float *restrict g,
+              float *restrict squares, double rate, double pull, double noise, double alpha,
+              double damping, int64_t seed, int64_t stream) {
     int64_t blocks = (size + BLOCK - 1) / BLOCK;
     #pragma omp parallel for schedule(dynamic, CHUNK / BLOCK) num_threads(threads)
     for (int64_t block = 0; block < blocks; block++) {
@@ -394,10 +420,10 @@ void langevin(int32_t threads, int64_t size, float *restrict theta, const float 
         float eps[BLOCK] = {0.0f};
         if (noise > 0.0f) normal_block(block, seed, stream, eps);
         if (squares)
-            langevin_block(count, theta + i, g + i, squares + i, 1, rate, pull, noise, memory,
+            langevin_block(count, theta + i, g + i, squares + i, 1, rate, pull, noise, alpha,
                            damping, eps);
         else
-            langevin_block(count, theta + i, g + i, NULL, 0, rate, pull, noise, memory, damping,
+            langevin_block(count, theta + i, g + i, NULL, 0, rate, pull, noise, alpha, damping,
                            eps);
     }
 }
@@ -408,8 +434,9 @@ void langevin(int32_t threads, int64_t size, float *restrict theta, const float 
  * With d = x - max(x): p = exp(d) / sum(exp(d)), and the entropy is log(sum) - sum(p d). A class
  * whose exp(d) is no longer a normal number counts as impossible.
  */
-void average(int32_t threads, int64_t rows, int64_t columns, const float *restrict logits,
-             float share, float *restrict mean, float *restrict entropy) {
+void average(int64_t threads, int64_t rows, int64_t columns, const float *restrict logits,
+             double share_, float *restrict mean, float *restrict entropy) {
+    float share = (float)share_;
     #pragma omp parallel num_threads(threads)
     {
         float *exps = malloc(columns * sizeof(float));
@@ -491,7 +518,7 @@ SPARSE_ROW(sparse_row_32, int32_t)
 static inline __attribute__((always_inline)) void sparse_group(
     int64_t first, int64_t last, int64_t rows, const int64_t *restrict starts, const void *columns,
     const int wide, const float *restrict values, const lane_t *restrict x, const int lanes,
-    int count, const float *restrict bias, int32_t add, float *restrict out) {
+    int count, const float *restrict bias, int64_t add, float *restrict out) {
     lane_t sums[GROUP * MOST_LANES];
     const float *flat = (const float *)sums;
     for (int64_t row = first; row < last; row++) {
@@ -517,10 +544,10 @@ static inline __attribute__((always_inline)) void sparse_group(
  *
  * One stream: gather from x. More: x is turned to [columns, batch] and padded to whole lanes,
  * so that each weight is one multiply-add per lane. Gives 0, or 1 where there is no memory left. */
-int32_t sparse_product(int32_t threads, int64_t rows, int64_t width, int64_t batch,
-                       const int64_t *restrict starts, const void *restrict columns, int32_t wide,
+int64_t sparse_product(int64_t threads, int64_t rows, int64_t width, int64_t batch,
+                       const int64_t *restrict starts, const void *restrict columns, int64_t wide,
                        const float *restrict values, const float *restrict x,
-                       const float *restrict bias, int32_t add, float *restrict out) {
+                       const float *restrict bias, int64_t add, float *restrict out) {
     int64_t groups = (rows + GROUP - 1) / GROUP;
     if (batch == 1) {
         #pragma omp parallel for schedule(static) num_threads(threads)

@@ -6,9 +6,17 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
+from bayesrnn.core.kernel.philox import BLOCK, normal_numbers
+
+#: What is summed up: a number, or a tensor with one where torch.compile looks on.
+Number = float | Tensor
+
 #: Numbers in one block. Large enough that torch shares a block between threads, small enough that
 #: a handful of float32 blocks fit the cache of one core.
 BLOCK_SIZE = 98_304
+
+#: Random numbers that are made at a time.
+_NOISE_BLOCK = 512 * BLOCK
 
 
 def row_blocks(tensor: Tensor, size: int | None = None) -> Iterator[slice]:
@@ -30,9 +38,9 @@ def row_blocks(tensor: Tensor, size: int | None = None) -> Iterator[slice]:
 class Sums(NamedTuple):
     """Sums over a tensor: of log sigma, of sigma^2 and of loc^2."""
 
-    log_sigma: float
-    sigma2: float
-    loc2: float
+    log_sigma: Number
+    sigma2: Number
+    loc2: Number
 
 
 class LangevinStep(NamedTuple):
@@ -41,17 +49,27 @@ class LangevinStep(NamedTuple):
     rate: float
     pull: float
     noise: float
-    memory: float
-    damping: float
+    alpha: float
+    eps: float
 
 
 def softplus(rho: Tensor) -> Tensor:
     """log(1 + exp(rho)).
 
     Half the time of torch's, which also guards against rho > 88: a standard deviation that no
-    training survives.
+    training survives. Far below zero it stops at a number that can still be divided by.
     """
-    return rho.exp().log1p()
+    return rho.clamp_min(_lowest(rho.dtype)).exp().log1p()
+
+
+def _lowest(dtype: torch.dtype) -> float:
+    """A rho whose exp is still a normal number."""
+    return -700.0 if dtype is torch.float64 else -87.0
+
+
+def _log_sigma(rho: Tensor, sigma: Tensor, floor: float) -> Tensor:
+    """log(sigma): far below zero, softplus(rho) is exp(rho), whose logarithm is known."""
+    return torch.where(rho < -40, rho, sigma.log()) if floor == 0 else sigma.log()
 
 
 def inverse_softplus(sigma: Tensor) -> Tensor:
@@ -65,23 +83,26 @@ def draw(
     eps: Tensor,
     sign: int,
     floor: float,
-    group: tuple[int, ...] | None,
+    group: tuple[int, ...],
+    expected: bool,
 ) -> tuple[Tensor, Sums, Tensor | None]:
     """loc + sign * sigma * eps with sigma = softplus(rho) + floor; sums; squares of groups.
 
-    `group` names the axes over which the squared weights are summed (and kept), None for no sums.
+    `group` names the axes over which the squared weights are summed (and kept): their expectation,
+    loc^2 + sigma^2, if `expected`. None instead of the squares where they were not summed.
     """
     weight = torch.empty_like(loc)
     sums, squares = [], []
     for rows in row_blocks(weight):
         sigma = softplus(rho[rows]).add_(floor)
         torch.addcmul(loc[rows], sigma, eps[rows], value=sign, out=weight[rows])
-        if group is not None:
-            squares.append(weight[rows].square().sum(group, keepdim=True))
+        if group:
+            values = loc[rows].square() + sigma.square() if expected else weight[rows].square()
+            squares.append(values.sum(group, keepdim=True))
         pair = [sigma.square().sum(), loc[rows].square().sum()]
-        sums.append(torch.stack([sigma.log_().sum(), *pair]).double())
+        sums.append(torch.stack([_log_sigma(rho[rows], sigma, floor).sum(), *pair]).double())
     totals = Sums(*torch.stack(sums).sum(0).tolist())
-    if group is None:
+    if not group:
         return weight, totals, None
     return weight, totals, torch.stack(squares).sum(0) if 0 in group else torch.cat(squares)
 
@@ -92,22 +113,23 @@ def gradient(
     eps: Tensor,
     sign: int,
     floor: float,
-    kl_weight: float,
+    by_kl: Tensor,
     factor: Tensor,
     base: Tensor | None,
     exact: bool,
 ) -> tuple[Tensor, Tensor, float]:
-    """The gradients by loc and by rho, from that by the weight, and their squared length.
+    """The gradients by loc and by rho, from those by weight and KL, and their squared length.
 
     The prior's score is factor * base (factor alone where base is None); base is the weight, or,
     if the prior's expectation is `exact`, the loc. See `core.posterior` for the formulas.
     """
     by_loc, by_rho = torch.empty_like(rho), torch.empty_like(rho)
+    kl_weight = by_kl.item()
     for rows in row_blocks(rho):
         part = factor if factor.shape[0] == 1 else factor[rows]
         score = part if base is None else part * base[rows]
         torch.sub(by_weight[rows], score, alpha=kl_weight, out=by_loc[rows])
-        exp_rho = rho[rows].exp()
+        exp_rho = rho[rows].clamp_min(_lowest(rho.dtype)).exp_()
         sigma = exp_rho.log1p().add_(floor)
         slope = exp_rho.div_(exp_rho + 1)  # softplus'(rho)
         by_sigma = by_rho[rows]
@@ -118,11 +140,35 @@ def gradient(
     return by_loc, by_rho, sum_of_squares(by_loc) + sum_of_squares(by_rho)
 
 
+def normal(out: Tensor, seed: int, stream: int) -> float:
+    """Fill a tensor with the standard normal numbers of a seed; gives the sum of squares."""
+    flat = (
+        out if out.is_contiguous() else torch.empty_like(out, memory_format=torch.contiguous_format)
+    )
+    flat = flat.view(-1)
+    for start in range(0, flat.numel(), _NOISE_BLOCK):
+        part = flat[start : start + _NOISE_BLOCK]
+        part.copy_(normal_numbers(seed, stream, start, part.numel(), out.device))
+    if not out.is_contiguous():
+        out.copy_(flat.view(out.shape))
+    return sum_of_squares(flat)
+
+
 def sharpen(
-    phi: Tensor, g: Tensor, eta: Tensor, eps: Tensor, scale: float, sigma0: float
+    phi: Tensor,
+    g: Tensor,
+    eta: Tensor,
+    scale: float,
+    sigma0: float,
+    seed: int,
+    stream: int,
 ) -> tuple[Tensor, float]:
-    """phi - shift + sigma0 * eps with shift = scale * eta * g, and the sum of shift^2."""
-    theta = torch.empty_like(phi)
+    """phi - shift + sigma0 * eps with shift = scale * eta * g, and the sum of shift^2.
+
+    eps is what `normal` gives for seed and stream.
+    """
+    theta, eps = torch.empty_like(phi), torch.empty_like(phi)
+    normal(eps, seed, stream)
     squares = 0.0
     for rows in row_blocks(phi):
         shift = (eta[rows] * g[rows]).mul_(scale)
@@ -132,13 +178,14 @@ def sharpen(
 
 
 def sharpen_gradient(
-    by_theta: Tensor, g: Tensor, eta: Tensor, scale: float, kl_scale: float
+    by_theta: Tensor, g: Tensor, eta: Tensor, scale: float, by_kl: Tensor, variance: float
 ) -> Tensor:
-    """The gradient by eta, scale * g * (kl_scale * shift - by_theta). See `core.sharpening`.
+    """The gradient by eta, scale * g * (by_kl / variance * shift - by_theta).
 
+    See `core.sharpening`.
     The shift is as much g's as eta's: with the two exchanged, this is the gradient by g.
     """
-    by_eta = torch.empty_like(eta)
+    by_eta, kl_scale = torch.empty_like(eta), by_kl.item() / variance
     for rows in row_blocks(eta):
         slope = g[rows] * scale
         by_shift = (slope * eta[rows]).mul_(kl_scale).sub_(by_theta[rows])
@@ -147,20 +194,28 @@ def sharpen_gradient(
 
 
 def langevin(
-    theta: Tensor, g: Tensor, squares: Tensor | None, step: LangevinStep, eps: Tensor | None
+    theta: Tensor,
+    g: Tensor,
+    squares: Tensor | None,
+    step: LangevinStep,
+    seed: int,
+    stream: int,
 ) -> None:
-    """In place, theta -= rate * G * (g + pull * theta) - noise * sqrt(G) * eps.
+    """In place, theta -= rate * G * (g + pull * theta) - noise * sqrt(G) * z.
 
-    G is 1; or, where there are `squares`, 1 / (damping + sqrt(squares)), after squares, the running
-    mean of g^2, has moved by 1 - memory towards g^2.
+    G is 1; or, where there are `squares`, 1 / (eps + sqrt(squares)), after squares, the running
+    mean of g^2, has moved by 1 - alpha towards g^2. z is what `normal` gives for seed and stream.
     """
+    z = torch.empty_like(theta) if step.noise else None
+    if z is not None:
+        normal(z, seed, stream)
     for rows in row_blocks(theta):
         drift = torch.add(g[rows], theta[rows], alpha=step.pull)
-        spread = None if eps is None else eps[rows] * step.noise
+        spread = None if z is None else z[rows] * step.noise
         if squares is not None:
             part = squares[rows]
-            part.mul_(step.memory).addcmul_(g[rows], g[rows], value=1 - step.memory)
-            scale = part.sqrt().add_(step.damping).reciprocal_()
+            part.mul_(step.alpha).addcmul_(g[rows], g[rows], value=1 - step.alpha)
+            scale = part.sqrt().add_(step.eps).reciprocal_()
             drift.mul_(scale)
             if spread is not None:
                 spread.mul_(scale.sqrt_())
