@@ -20,6 +20,9 @@ SPEEDS = {
     for name, ratio in (("plain", 1.0), ("bbb", 0.8125))
 }
 
+#: Train, and evaluate the mean weights alone.
+TRAINING = ("--skip", "bench,dynamic,draws,entropy,pruning")
+
 #: What does the work: nothing of it may be called where all is done.
 WORK = (
     (run_state, "train_run"),

@@ -11,7 +11,7 @@ from bayesrnn.studies.reproduce import measure, run_state
 from bayesrnn.studies.reproduce import work as reproduce
 
 from ...conftest import model_hash
-from .conftest import SPEEDS, command, interrupt_at, markdown_of, result
+from .conftest import SPEEDS, TRAINING, command, interrupt_at, markdown_of, result
 
 
 def test_a_second_call_does_nothing_again(copied, calls, program):
@@ -128,7 +128,7 @@ def test_other_numbers_of_draws_are_other_results(copied, calls, program):
 def test_another_seed_is_one_more_run(copied, calls, program):
     for run in ("plain-seed1", "bbb-seed1"):
         (copied / run / "pruning.json").unlink()
-    code, _, errors = program(*command(copied, "--seeds", "1,2", "--skip", "pruning,entropy"))
+    code, _, errors = program(*command(copied, *TRAINING, "--seeds", "1,2"))
     assert code == 0
     assert calls.count("train_run") == 2
     assert "train plain-seed2: 0 of 2 epochs done" in errors
@@ -194,7 +194,7 @@ def test_an_interrupted_run_goes_on(finished, tmp_path, monkeypatch, program, ca
     out = tmp_path / "out"
     with monkeypatch.context() as patch:
         interrupt_at(patch, 6)
-        code, _, errors = program(*command(out))
+        code, _, errors = program(*command(out, *TRAINING))
     assert code == 128 + signal.SIGINT
     assert "go on with: bayesrnn reproduce ptb --size tiny" in errors.splitlines()[-1]
     markdown = markdown_of(out)
@@ -202,7 +202,7 @@ def test_an_interrupted_run_goes_on(finished, tmp_path, monkeypatch, program, ca
     assert "| 1/2 |" in markdown
     assert "not begun: bbb-seed1" in markdown
     calls.clear()
-    code, _, errors = program(*command(out))
+    code, _, errors = program(*command(out, *TRAINING))
     assert code == 0
     assert "continue plain-seed1: 1 of 2 epochs done" in errors
     assert calls.count("train_run") == 2
