@@ -299,12 +299,11 @@ def test_no_images_in_a_folder(runs, seeing, program, tmp_path):
     one_line(errors, f"the folder {tmp_path} has no images")
 
 
-def test_something_else_than_a_captioner_is_refused(
-    pictures, seeing, program, tmp_path, train_arguments
-):
+def test_something_else_than_a_captioner_is_refused(pictures, seeing, program, tmp_path):
     image = pictures / "cat snow.png"
     run = tmp_path / "words"
-    assert program(*train_arguments, "--epochs", 1, "--out", run)[0] == 0
+    run.mkdir()
+    (run / "config.toml").write_text('task = "lm"\n')
     code, _, errors = program("caption", run, "--image", image)
     assert code == 1
     one_line(errors, str(run), "bayesrnn train captions")
