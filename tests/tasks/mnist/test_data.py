@@ -13,7 +13,7 @@ from hypothesis import example, given
 from hypothesis import strategies as st
 
 from bayesrnn.data.batches import ShuffledBatches
-from bayesrnn.errors import BayesRNNError, ConfigError, CorpusError, MissingExtraError
+from bayesrnn.errors import BayesRNNError, CorpusError, MissingExtraError
 from bayesrnn.tasks.mnist import data as images
 from bayesrnn.tasks.mnist.data import (
     IMAGE_NAMES,
@@ -351,15 +351,6 @@ def test_shuffling_leaves_the_global_generator_alone():
 def test_a_minibatch_that_does_not_exist(number):
     with pytest.raises(IndexError):
         ShuffledBatches(numbered(9), 2, 0, 0)[number]
-
-
-@pytest.mark.parametrize(
-    ("given", "complaint"),
-    [((0, 0, 0), "batch size is 0"), ((1, -1, 0), "seed is -1"), ((1, 0, -2), "epoch is -2")],
-)
-def test_numbers_that_cannot_be(given, complaint):
-    with pytest.raises(ConfigError, match=f"{complaint}; it has to be [01] or more"):
-        ShuffledBatches(numbered(9), *given)
 
 
 def test_one_label_for_each_image():
