@@ -34,7 +34,7 @@ _KINDS: dict[type, tuple[str, str]] = {
 }
 
 #: How tables show the value of an option, from the values of all options that are known.
-Words = Callable[[Mapping[str, Any]], str]
+Wording = Callable[[Mapping[str, Any]], str]
 
 
 def option(
@@ -47,7 +47,7 @@ def option(
     le: float | None = None,
     choices: Collection[str] = (),
     zero: str = "",
-    shown: str | Words = "",
+    shown: str | Wording = "",
     shown_default: bool = True,
     commas: bool = False,
     repeated: bool = False,
@@ -93,7 +93,7 @@ class Option:
     le: float | None
     choices: tuple[str, ...]
     zero: str
-    shown: str | Words
+    shown: str | Wording
     shown_default: bool
     commas: bool
     repeated: bool

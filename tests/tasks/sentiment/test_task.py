@@ -21,7 +21,7 @@ from bayesrnn.tasks.sentiment.evaluate import (
     SegmentBoundRow,
     SentimentEvaluation,
     constant_error,
-    notes,
+    evaluation_notes,
     row_text,
     text_metrics,
 )
@@ -235,7 +235,7 @@ def test_how_metrics_read():
     common = {"task": "sentiment", "method": "plain", "split": "test", "step": 1, "seed": 1}
     common |= {"data": "own", "rows": (bound,), "asked": bound}
     rated = SentimentEvaluation(**common, constant_rmse=0.18171, constant_error=None)
-    assert "rmse 0.1817" in notes(rated)[1]
+    assert "rmse 0.1817" in evaluation_notes(rated)[1]
     labelled = SentimentEvaluation(**common, constant_rmse=None, constant_error=0.25)
-    constant = notes(labelled)[1]
+    constant = evaluation_notes(labelled)[1]
     assert "most frequent label of the training texts for every text: error 25.00%" in constant

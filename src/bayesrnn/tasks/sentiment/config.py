@@ -6,7 +6,7 @@ from typing import ClassVar
 from bayesrnn.nn.recurrent import CELLS
 from bayesrnn.options import option
 from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
-from bayesrnn.tasks.sentiment.data import SCALE
+from bayesrnn.tasks.sentiment.data import SCALE_DATA
 from bayesrnn.tasks.sentiment.tables import TARGET_KINDS
 
 
@@ -17,7 +17,7 @@ class SentimentConfig(TrainingConfig):
     task: ClassVar[str] = "sentiment"
 
     data: str = option(
-        SCALE,
+        SCALE_DATA,
         "what to learn: scale, the 5,006 film reviews of Pang & Lee (2005) in the folder scaledata "
         "of --data-dir, or a CSV file of your own (UTF-8, with a header line)",
     )

@@ -20,7 +20,7 @@ from bayesrnn.errors import CorpusError
 from bayesrnn.tasks.sentiment.segments import Segments
 from bayesrnn.tasks.sentiment.tables import TextTable, read_table
 
-SCALE: Final = "scale"
+SCALE_DATA: Final = "scale"
 """The name of Pang & Lee's (2005) film reviews."""
 
 _AUTHORS = {
@@ -83,7 +83,7 @@ def load_reviews(
     `segment` words.
     """
     targets: list[float] | list[str]
-    if data == SCALE:
+    if data == SCALE_DATA:
         words, targets = _scale(data_dir)
     else:
         table = read_table(Path(data).expanduser(), text_column, target_column, target)
@@ -173,8 +173,8 @@ def _scale(data_dir: Path | None) -> tuple[list[list[str]], list[float]]:
     words: list[list[str]] = []
     ratings: list[float] = []
     for author, count in _AUTHORS.items():
-        texts = published_file(SCALE, f"{_FOLDER}/{author}/subj.{author}", data_dir)
-        numbers = published_file(SCALE, f"{_FOLDER}/{author}/rating.{author}", data_dir)
+        texts = published_file(SCALE_DATA, f"{_FOLDER}/{author}/subj.{author}", data_dir)
+        numbers = published_file(SCALE_DATA, f"{_FOLDER}/{author}/rating.{author}", data_dir)
         lines = read_text(texts).splitlines()
         found = read_text(numbers).split()
         for path, have in ((texts, len(lines)), (numbers, len(found))):

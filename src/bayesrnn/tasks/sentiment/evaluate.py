@@ -19,7 +19,7 @@ from bayesrnn.runs.evaluation import (
     inference_rows,
     kl_text,
 )
-from bayesrnn.tasks.sentiment.data import SCALE, Labels, Numbers, three_classes
+from bayesrnn.tasks.sentiment.data import SCALE_DATA, Labels, Numbers, three_classes
 from bayesrnn.tasks.sentiment.predictions import (
     predict_labels,
     predict_numbers,
@@ -109,7 +109,7 @@ def text_metrics(
         )
     numbers = predict_numbers(draws, segments, target, advance)
     class_error = None
-    if data == SCALE:
+    if data == SCALE_DATA:
         wrong = three_classes(numbers.texts.mean) != three_classes(truths)
         class_error = wrong.double().mean().item()
     return RatingMetrics(
@@ -197,7 +197,7 @@ def row_text(row: SentimentRow) -> str:
     )
 
 
-def notes(found: SentimentEvaluation) -> list[str]:
+def evaluation_notes(found: SentimentEvaluation) -> list[str]:
     """What has to be said below the rows."""
     if found.constant_rmse is not None:
         constant = f"the mean of the training texts for every text: rmse {found.constant_rmse:.4f}"

@@ -36,7 +36,7 @@ from bayesrnn.tasks.sentiment.evaluate import (
     SentimentEvaluation,
     SentimentRow,
     evaluate_sentiment,
-    notes,
+    evaluation_notes,
     row_text,
     text_metrics,
 )
@@ -145,7 +145,7 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
 
     def notes(self, evaluation: SentimentEvaluation) -> list[str]:
         """What metrics are of, and what a constant prediction reaches."""
-        return notes(evaluation)
+        return evaluation_notes(evaluation)
 
 
 def _measure(target: Numbers | Labels) -> Measure:

@@ -9,7 +9,7 @@ from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.runs.task import TrainedRun
 from bayesrnn.tasks.sentiment.config import SentimentConfig
 from bayesrnn.tasks.sentiment.data import (
-    SCALE,
+    SCALE_DATA,
     Labels,
     Numbers,
     Reviews,
@@ -28,9 +28,9 @@ def reviews_of(config: SentimentConfig) -> Reviews:
         "--target label": config.target == "label",
     }
     given = [flag for flag, value in for_own.items() if value]
-    if config.data == SCALE and given:
+    if config.data == SCALE_DATA and given:
         raise ConfigError(
-            f"{' and '.join(given)} cannot go with --data {SCALE}, whose targets are numbers; "
+            f"{' and '.join(given)} cannot go with --data {SCALE_DATA}, whose targets are numbers; "
             "leave it out, or give a CSV file of your own with --data"
         )
     return load_reviews(
