@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from bayesrnn.core.functional import run_with
 from bayesrnn.core.init import Scale, absolute, relative
+from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.kernel.reference import inverse_softplus, softplus
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
 from bayesrnn.core.posterior import PriorTerm, draw
@@ -124,6 +125,7 @@ class Bayesian(nn.Module):
             for name in self._terms:
                 eta = torch.full_like(module.get_parameter(name), self.sharpening.first_eta)
                 _place(self.eta, name, nn.Parameter(eta))
+        kernel_for(self._drawn(self.loc))  # loads the compiled loops, which torch.compile cannot do
         self.register_state_dict_post_hook(_drop_aliases)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_restore_aliases)  # type: ignore[no-untyped-call]
 
@@ -161,8 +163,7 @@ class Bayesian(nn.Module):
 
     def noise(self, seed: int) -> Noise:
         """The standard normal noise that belongs to `seed`, for `sample`."""
-        noise: Noise = normal_noise(self._drawn(self.loc), seed)
-        return noise
+        return normal_noise(self._drawn(self.loc), seed)
 
     def sample(
         self, generator: torch.Generator | None = None, *, noise: Noise | None = None

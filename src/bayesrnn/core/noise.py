@@ -35,11 +35,15 @@ def draw_seed(generator: torch.Generator | None) -> int:
     return int(torch.randint(2**63 - 1, (), generator=generator, device=device).item())
 
 
-# A seed is a number, which torch.compile cannot look at.
-@torch.compiler.disable  # type: ignore[untyped-decorator]
 def normal_noise(like: Sequence[Tensor], seed: int) -> Noise:
     """Independent N(0, 1) numbers in the shapes, types and places of `like`."""
     tensors = tuple(torch.empty_like(tensor, requires_grad=False) for tensor in like)
     loops = kernel_for(tensors) or reference
     squares = [loops.normal(tensor, seed, place) for place, tensor in enumerate(tensors)]
+    if torch.compiler.is_compiling():
+        return Noise(
+            seed,
+            tensors,
+            torch.stack([torch.as_tensor(square, dtype=torch.double) for square in squares]),
+        )
     return Noise(seed, tensors, torch.tensor(squares, dtype=torch.double))

@@ -2,6 +2,8 @@
 
 import logging
 import shutil
+import subprocess
+import sys
 
 import pytest
 import torch
@@ -184,3 +186,13 @@ def test_tensors_without_numbers_are_refused_and_subclasses_with_numbers_are_lef
 
     assert kernel_for([torch.ones(3).as_subclass(Own)]) is None
     assert total_norm([torch.full((4,), 2.0).as_subclass(Own)]) == 4.0
+
+
+def test_torchs_compiler_is_not_loaded_before_it_is_used():
+    # It takes as long to import as torch itself.
+    code = (
+        "import sys, torch, bayesrnn; "
+        "net = bayesrnn.Bayesian(torch.nn.Linear(3, 2)); net.sample().kl.backward(); "
+        "assert 'torch._dynamo' not in sys.modules"
+    )
+    subprocess.run([sys.executable, "-c", code], check=True)

@@ -247,12 +247,10 @@ class _Traced(Loops):
         return tensor.unbind()
 
 
-def _register(name: str, schema: str) -> None:
+def _register(name: str, schema: str, kernel: Kernel) -> None:
     gives_a_number = schema.endswith("-> Tensor")
 
     def run(*arguments: Any) -> Tensor | None:
-        kernel = load_kernel()
-        assert kernel is not None  # the operators are used where it was found
         result = kernel._run(name, *arguments)
         return torch.tensor(result, dtype=torch.double) if gives_a_number else None
 
@@ -267,10 +265,9 @@ def _register(name: str, schema: str) -> None:
     operator.register_fake(without_running)
 
 
-for _name, _schema in _SCHEMAS.items():
-    _register(_name, _schema)
-
 _TRACED = _Traced()
+#: Whether the loops are there, for code that torch.compile looks at: it cannot load them.
+_is_loaded = False
 _PLAIN = {Tensor, nn.Parameter}
 
 
@@ -281,7 +278,7 @@ def kernel_for(tensors: Sequence[Tensor]) -> Loops | None:
     spread over several processes.
     """
     if torch.compiler.is_compiling():
-        return _TRACED if _fit(tensors) and _is_there() else None
+        return _TRACED if _is_loaded and _fit(tensors) else None
     if _PLAIN.issuperset(map(type, tensors)):
         return load_kernel() if _fit(tensors) else None
     for tensor in tensors:
@@ -315,16 +312,15 @@ def _fit(tensors: Sequence[Tensor]) -> bool:
 @functools.cache
 def load_kernel() -> Kernel | None:
     """The compiled kernel; None where it is turned off or cannot be compiled."""
+    global _is_loaded
     library = load_library()
-    try:
-        return None if library is None else Kernel(library)
-    except AttributeError:  # a library without one of the functions
+    if library is None:
         return None
-
-
-@torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
-def _is_there() -> bool:
-    return load_kernel() is not None
+    kernel = Kernel(library)
+    for name, schema in _SCHEMAS.items():
+        _register(name, schema, kernel)
+    _is_loaded = True
+    return kernel
 
 
 def _matrix(tensor: Tensor) -> tuple[int, int]:
