@@ -125,7 +125,9 @@ class Bayesian(nn.Module):
             for name in self._terms:
                 eta = torch.full_like(module.get_parameter(name), self.sharpening.first_eta)
                 _place(self.eta, name, nn.Parameter(eta))
-        kernel_for(self._drawn(self.loc))  # loads the compiled loops, which torch.compile cannot do
+        kernel_for(
+            self._parameters_of(self.loc)
+        )  # loads the compiled loops, which torch.compile cannot do
         self.register_state_dict_post_hook(_drop_aliases)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_restore_aliases)  # type: ignore[no-untyped-call]
 
@@ -163,7 +165,7 @@ class Bayesian(nn.Module):
 
     def noise(self, seed: int) -> Noise:
         """The standard normal noise that belongs to `seed`, for `sample`."""
-        return normal_noise(self._drawn(self.loc), seed)
+        return normal_noise(self._drawn(self._parameters_of(self.loc)), seed)
 
     def sample(
         self, generator: torch.Generator | None = None, *, noise: Noise | None = None
@@ -173,17 +175,16 @@ class Bayesian(nn.Module):
         `net.sample(noise=weights.noise.mirrored())` draws the mirror image of an earlier draw: it
         follows the posterior just as exactly, and no new noise is needed.
         """
+        parameters = self._parameters_of(self.loc)
+        locs = self._drawn(parameters)
         if noise is None:
-            noise = self.noise(draw_seed(generator))
-        locs = self._drawn(self.loc)
-        if [eps.shape for eps in noise.tensors] != [loc.shape for loc in locs]:
+            noise = normal_noise(locs, draw_seed(generator))
+        elif [eps.shape for eps in noise.tensors] != [loc.shape for loc in locs]:
             raise ConfigError("this noise belongs to another network: its shapes do not fit")
-        tensors, kl, stats = draw(
-            locs, self._drawn(self.rho), tuple(self._terms.values()), noise, self.min_sigma
-        )
+        rhos = self._drawn(self._parameters_of(self.rho))
+        tensors, kl, stats = draw(locs, rhos, tuple(self._terms.values()), noise, self.min_sigma)
         drawn = {}
-        for name, tensor in zip(self._terms, tensors, strict=True):
-            loc = self.loc.get_parameter(name)
+        for name, tensor, loc in zip(self._terms, tensors, parameters, strict=True):
             if name in self._padding:
                 row = self._padding[name]
                 tensor = torch.cat([tensor[:row], loc[row : row + 1], tensor[row:]])
@@ -250,11 +251,13 @@ class Bayesian(nn.Module):
                 f"one has {', '.join(self._terms)}"
             )
 
-    def _drawn(self, tree: nn.Module) -> list[Tensor]:
+    def _parameters_of(self, tree: nn.Module) -> list[Tensor]:
+        return [tree.get_parameter(name) for name in self._terms]
+
+    def _drawn(self, parameters: Sequence[Tensor]) -> list[Tensor]:
         """What is drawn of each parameter: all but a padding row, with at least one axis."""
         drawn = []
-        for name in self._terms:
-            parameter: Tensor = tree.get_parameter(name)
+        for name, parameter in zip(self._terms, parameters, strict=True):
             if name in self._padding:
                 row = self._padding[name]
                 parts = [part for part in (parameter[:row], parameter[row + 1 :]) if len(part)]
