@@ -8,7 +8,14 @@ if TYPE_CHECKING:
     from bayesrnn.core.bayesian import Bayesian
     from bayesrnn.core.init import absolute, relative
     from bayesrnn.core.langevin import Langevin
-    from bayesrnn.core.priors import ExactPrior, Gaussian, Prior, ScaleMixture, ScoredPrior
+    from bayesrnn.core.priors import (
+        ExactPrior,
+        Gaussian,
+        Prior,
+        ScaleMixture,
+        ScoredPrior,
+        SquaresPrior,
+    )
     from bayesrnn.core.sharpening import Sharpening
     from bayesrnn.core.weights import Weights
     from bayesrnn.errors import BayesRNNError
@@ -31,6 +38,7 @@ __all__ = [
     "ScaleMixture",
     "ScoredPrior",
     "Sharpening",
+    "SquaresPrior",
     "Weights",
     "__version__",
     "absolute",
@@ -46,7 +54,14 @@ _HOMES = {
     "core.bayesian": ("Bayesian",),
     "core.init": ("absolute", "relative"),
     "core.langevin": ("Langevin",),
-    "core.priors": ("ExactPrior", "Gaussian", "Prior", "ScaleMixture", "ScoredPrior"),
+    "core.priors": (
+        "ExactPrior",
+        "Gaussian",
+        "Prior",
+        "ScaleMixture",
+        "ScoredPrior",
+        "SquaresPrior",
+    ),
     "core.sharpening": ("Sharpening",),
     "core.weights": ("Weights",),
     "errors": ("BayesRNNError",),
