@@ -1,6 +1,7 @@
 """Segments to texts, with networks whose answers are known."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -130,7 +131,7 @@ def test_the_loss_is_that_of_a_normal_distribution(reduction):
 
 def test_minibatches_of_the_bound_sum_to_the_whole(segments):
     target = Labels(("a", "b"))
-    labelled = segments.with_targets(torch.arange(450) % 2)
+    labelled = replace(segments, targets=torch.arange(450) % 2)
     outputs = segment_outputs(FirstWord(), labelled)
     whole = segment_nll(outputs, labelled.targets[labelled.texts], target, "sum")
     parts = list(segment_minibatches(labelled, target, 128))

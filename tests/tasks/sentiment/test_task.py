@@ -106,7 +106,9 @@ def problem(reviews, method="plain"):
 def with_targets(reviews, target, values):
     """The same texts, with these training targets again and again."""
     parts = [
-        part.with_targets(torch.tensor([values[n % len(values)] for n in range(len(part.targets))]))
+        replace(
+            part, targets=torch.tensor([values[n % len(values)] for n in range(len(part.targets))])
+        )
         for part in (reviews.train, reviews.valid, reviews.test)
     ]
     return Reviews(reviews.name, reviews.vocabulary, target, *parts)
@@ -166,7 +168,7 @@ def test_what_is_deterministic_in_a_posterior(reviews):
 
 def test_labels_have_no_noise(reviews):
     parts = {
-        name: part.with_targets(torch.arange(len(part.targets)) % 3)
+        name: replace(part, targets=torch.arange(len(part.targets)) % 3)
         for name, part in vars(reviews).items()
         if isinstance(part, Segments)
     }

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -83,7 +83,3 @@ class Segments(Sequences[SegmentBatch]):
             texts=self.texts[:kept],
             targets=self.targets[:count],
         )
-
-    def with_targets(self, targets: Tensor) -> Segments:
-        """The same segments with other targets for their texts."""
-        return replace(self, targets=targets)
