@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from bayesrnn.core.langevin import Langevin
     from bayesrnn.core.priors import (
         ExactPrior,
+        FittedGaussian,
         Gaussian,
         Prior,
         ScaleMixture,
@@ -18,6 +19,7 @@ if TYPE_CHECKING:
     )
     from bayesrnn.core.sharpening import Sharpening
     from bayesrnn.core.weights import Weights
+    from bayesrnn.core.widths import WidthSGD
     from bayesrnn.errors import BayesRNNError
     from bayesrnn.uncertainty.predict import Prediction, predict
     from bayesrnn.uncertainty.regression import Regression, RegressionPrediction
@@ -28,6 +30,7 @@ __all__ = [
     "BayesRNNError",
     "Bayesian",
     "ExactPrior",
+    "FittedGaussian",
     "Gaussian",
     "Langevin",
     "Prediction",
@@ -40,6 +43,7 @@ __all__ = [
     "Sharpening",
     "SquaresPrior",
     "Weights",
+    "WidthSGD",
     "__version__",
     "absolute",
     "predict",
@@ -56,6 +60,7 @@ _HOMES = {
     "core.langevin": ("Langevin",),
     "core.priors": (
         "ExactPrior",
+        "FittedGaussian",
         "Gaussian",
         "Prior",
         "ScaleMixture",
@@ -64,6 +69,7 @@ _HOMES = {
     ),
     "core.sharpening": ("Sharpening",),
     "core.weights": ("Weights",),
+    "core.widths": ("WidthSGD",),
     "errors": ("BayesRNNError",),
     "uncertainty.predict": ("Prediction", "predict"),
     "uncertainty.regression": ("Regression", "RegressionPrediction"),

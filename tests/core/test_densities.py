@@ -1,6 +1,7 @@
 """Which of a prior's densities is charged, and on which groups, against autograd in float64."""
 
 import math
+from dataclasses import replace
 
 import pytest
 import torch
@@ -14,10 +15,10 @@ from bayesrnn.core.noise import normal_noise
 from bayesrnn.core.posterior import PriorTerm, draw
 from bayesrnn.core.priors import (
     ExactPrior,
+    FittedGaussian,
     Gaussian,
     ScaleMixture,
     ScoredPrior,
-    SquaresPrior,
     density_from,
 )
 
@@ -102,38 +103,63 @@ def test_kl_of_layers_with_one_output(make):
     assert found == pytest.approx(expected, rel=1e-5)
 
 
-class FittedGaussian(SquaresPrior):
-    """N(0, s^2) for each group, with the s^2 = E|weights|^2 / n that fits it best."""
-
-    expected = True
-
-    def __init__(self, per):
-        self.per = per
-
-    def group_axes(self, dims, axis):
-        others = tuple(place for place in range(dims) if place != axis)
-        return {"weight": (), "row": (axis,), "column": others, "tensor": tuple(range(dims))}[
-            self.per
-        ]
-
-    def from_squares(self, squares, size):
-        log_prob = -size / 2 * ((2 * math.pi * squares / size).log() + 1)
-        return log_prob.sum(), -size / squares
-
-
 @pytest.mark.parametrize("per", ["tensor", "row", "column", "weight"])
-def test_a_prior_that_fits_itself_is_one_class(per):
-    prior = FittedGaussian(per)
+def test_a_prior_that_fits_itself(per):
+    a, b = 1.5, 0.02
+    prior = FittedGaussian(per, a, b)
 
     def log_prob(theta, loc, sigma):
-        axes, single = prior.group_axes(loc.dim(), 1), loc.square() + sigma.square()
-        squares = single.sum(axes, keepdim=True) if axes else single
-        n = single.numel() // squares.numel()
-        # KL = n/2 log(S/n) - sum log sigma for each group; the rest is the entropy of q.
-        return (-n / 2 * (squares / n).log()).sum() - loc.numel() / 2 * (math.log(2 * math.pi) + 1)
+        squares = loc.square() + sigma.square()
+        others = tuple(place for place in range(loc.dim()) if place != 1)
+        axes = {"tensor": tuple(range(loc.dim())), "row": (1,), "column": others, "weight": ()}[per]
+        total = squares.sum(axes, keepdim=True) if axes else squares
+        n = loc.numel() // total.numel()
+        # The bound of the KL divergence for each group, without the entropy of q.
+        constant = -math.lgamma(a + n / 2) + math.lgamma(a) - a * math.log(b)
+        bound = constant + (a + n / 2) * (b + total / 2).log()
+        return -bound.sum() - loc.numel() / 2 * math.log(2 * math.pi)
 
     for shape in [(6, 4), (1, 4), (6, 1), (3, 4, 2), (70, 60)]:
         check(shape, 1, prior, log_prob, exact=True)
+
+
+def test_a_fitted_prior_charges_nothing_for_the_scale_of_large_groups():
+    # For many weights and a vague hyper-prior: KL = n/2 log(S/n) - sum log sigma.
+    shape = (200, 300)
+    generator = torch.Generator().manual_seed(0)
+    loc = torch.randn(shape, generator=generator)
+    rho = torch.randn(shape, generator=generator) - 2
+    for scale in (1.0, 1e-3):
+        prior = FittedGaussian("tensor", a=1e-3, b=1e-9)
+        sigma = F.softplus(rho.double())
+        squares = (scale * loc.double()).square() + (scale * sigma).square()
+        n = loc.numel()
+        expected = n / 2 * (squares.sum() / n).log() - (scale * sigma).log().sum()
+        found = -prior.expected_log_prob(scale * loc.double(), scale * sigma, 0)
+        found -= Normal(loc.double(), scale * sigma).entropy().sum()
+        assert found.item() == pytest.approx(expected.item(), rel=1e-3)
+
+
+def test_priors_of_several_kinds_in_one_network():
+    net = Bayesian(
+        nn.Sequential(nn.Linear(3, 4), nn.Linear(4, 2)),
+        {"0.*": FittedGaussian("row"), "1.weight": FittedGaussian("weight"), "*": ScaleMixture()},
+        sigma_init=0.1,
+    )
+    weights = net.sample(noise=net.noise(0))
+    apart = []
+    for name in net.names:
+        parameter, rho = net.module.get_parameter(name), net.rho.get_parameter(name)
+        term = net._terms[name]
+        single = normal_noise([parameter], 0)
+        place = list(net.names).index(name)
+        single = replace(
+            single,
+            tensors=(weights.noise.tensors[place],),
+            squares=weights.noise.squares[place : place + 1],
+        )
+        apart.append(draw([parameter], [rho], [term], single, net.min_sigma)[1].item())
+    assert weights.kl.item() == pytest.approx(sum(apart), rel=1e-5)
 
 
 # Subclasses that state their density anew

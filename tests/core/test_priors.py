@@ -6,12 +6,13 @@ import torch
 from torch.distributions import (
     Categorical,
     Independent,
+    InverseGamma,
     MixtureSameFamily,
     Normal,
     kl_divergence,
 )
 
-from bayesrnn.core.priors import Gaussian, Prior, ScaleMixture
+from bayesrnn.core.priors import FittedGaussian, Gaussian, Prior, ScaleMixture
 from bayesrnn.errors import ConfigError
 
 #: Shapes and the axis along which the weights that leave one unit lie.
@@ -127,6 +128,44 @@ def test_gaussian_against_torch_distributions(sigma):
     torch.testing.assert_close(prior.expected_log_prob(weight, scale, 0), expected)
 
 
+@pytest.mark.parametrize(("a", "b"), [(1.0, 1e-4), (2.5, 0.3)])
+@pytest.mark.parametrize("per", ["weight", "row", "tensor"])
+def test_a_fitted_prior_is_a_gaussian_whose_variance_is_integrated_out(a, b, per):
+    weight = some_weights((4, 3), scale=0.1 + math.sqrt(b))
+    # p(w) = integral of N(w; 0, v) InvGamma(v; a, b) dv, by the trapezium rule over log v.
+    logs = torch.linspace(-25, 25, 20_001, dtype=torch.float64)
+    of_variance = InverseGamma(*torch.tensor([a, b], dtype=torch.float64)).log_prob(logs.exp())
+    total = 0.0
+    for group in groups(weight, 0, per):
+        normal = Normal(torch.zeros((), dtype=torch.float64), (logs / 2).exp()[:, None])
+        density = (normal.log_prob(group).sum(-1) + of_variance + logs).exp()
+        total += torch.trapezoid(density, logs).log().item()
+    assert FittedGaussian(per, a, b).log_prob(weight, 0).item() == pytest.approx(total, rel=1e-6)
+
+
+def test_a_fitted_prior_charges_no_less_than_the_kl():
+    prior = FittedGaussian("weight", a=1.0, b=0.01)
+    for loc, sigma in [(0.0, 0.05), (0.3, 0.02), (0.1, 0.5)]:
+        m, s = torch.tensor([loc], dtype=torch.float64), torch.tensor([sigma], dtype=torch.float64)
+        grid = torch.linspace(-12, 12, 8001, dtype=torch.float64)
+        q = Normal(0.0, 1.0).log_prob(grid).exp()
+        logs = torch.stack([prior.log_prob(m + s * z, 0) for z in grid])
+        expectation = torch.trapezoid(q * logs, grid).item()
+        bound = prior.expected_log_prob(m, s, 0).item()
+        assert bound <= expectation
+        # The bound is tight where the posterior is narrow.
+        assert sigma > 0.1 * loc or bound == pytest.approx(expectation, abs=0.02)
+
+
+@pytest.mark.parametrize("value", [0.0, -1.0, math.nan])
+def test_the_hyper_prior_has_to_be_positive(value):
+    for name in ("a", "b"):
+        with pytest.raises(ConfigError, match=f"^{name} of the inverse gamma"):
+            FittedGaussian(**{name: value})
+    with pytest.raises(ConfigError, match="std is"):
+        FittedGaussian(std=value)
+
+
 def test_a_prior_without_log_prob_cannot_be_made():
     class Nothing(Prior):
         pass
@@ -152,11 +191,13 @@ def test_pi_has_to_be_a_share(pi):
 
 
 def test_unknown_grouping():
-    with pytest.raises(ConfigError, match=r"'column'.*row"):
-        ScaleMixture(per="column")
+    for make in (ScaleMixture, FittedGaussian):
+        with pytest.raises(ConfigError, match=r"'net'.*row"):
+            make(per="net")
 
 
 def test_priors_say_what_they_are():
     assert repr(Gaussian(0.5)) == "Gaussian(sigma=0.5)"
     assert "pi=0.25" in repr(ScaleMixture())
     assert "per='row'" in repr(ScaleMixture())
+    assert repr(FittedGaussian("row")) == "FittedGaussian(per='row', a=1, b=0.0001)"

@@ -97,7 +97,7 @@ def test_the_mean_can_be_sharpened(dtype):
     assert torch.equal(same["output.weight"], theta["output.weight"])
     theta["output.weight"].sum().backward()
     torch.testing.assert_close(net.module.output.weight.grad, torch.ones(2, 4, dtype=dtype))
-    assert theta.squared_gradient is None
+    assert theta.squared_gradients is None
 
 
 @pytest.mark.parametrize("second_order", [False, True])

@@ -4,6 +4,7 @@ from itertools import combinations, pairwise
 
 import pytest
 import torch
+from torch import nn
 from torch.distributions import Normal, kl_divergence
 
 from bayesrnn.core.bayesian import Bayesian
@@ -11,10 +12,11 @@ from bayesrnn.core.init import absolute, relative
 from bayesrnn.core.priors import Gaussian, ScaleMixture
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, KLScale
+from bayesrnn.methods.base import Hints, KLScale, Outcome
 from bayesrnn.methods.bbb import BayesByBackprop
 from bayesrnn.methods.variational import PosteriorOptions
 from bayesrnn.random import RandomStreams
+from bayesrnn.training.optimisation import make_optimiser
 
 HINTS = Hints(deterministic=("output.bias",), sigma_init={"*": absolute(0.1)})
 KL_SCALE = KLScale(epoch=0.01, minibatch=1.0)
@@ -257,3 +259,47 @@ def test_impossible_priors_are_refused_at_once():
         PosteriorOptions(prior_sigma2=0.0)
     with pytest.raises(ConfigError, match="--prior-sigma1 is -1; it has to be above 0"):
         PosteriorOptions(prior="gaussian", prior_sigma1=-1.0)
+
+
+@pytest.mark.parametrize("optimiser", ["sgd", "adam"])
+def test_widths_have_a_rate_of_their_own_under_any_optimiser(optimiser):
+    method = make_method(sigma_lr=1.0)
+    net = method.build(nn.Linear(3, 2), Hints())
+    before = net.sigmas()
+    groups, widths = method.parameter_groups(net), method.widths(net, 4)
+    assert [group["lr"] for group in widths.param_groups] == [4.0]
+    grouped = {id(parameter) for group in groups for parameter in group["params"]}
+    assert grouped == set(map(id, net.module.parameters()))
+    means = make_optimiser(optimiser, groups, 1e-4, 0.0)
+    x = torch.randn(4, 3, generator=torch.Generator().manual_seed(0))
+    for _ in range(20):
+        loss = method.loss(
+            net, lambda network: Outcome(network(x).square().mean(), None), KLScale(0.025, 0.25)
+        )
+        loss.total.backward()
+        for each in (means, widths):
+            each.step()
+            each.zero_grad()
+    for name, sigma in net.sigmas().items():
+        assert 0.02 < (sigma / before[name]).log().abs().max() < 1
+
+
+def test_widths_are_trained_like_the_means_unless_they_have_a_rate():
+    method = make_method()
+    net = method.build(nn.Linear(3, 2), Hints())
+    (group,) = method.parameter_groups(net)
+    assert set(map(id, group["params"])) == set(map(id, net.parameters()))
+    assert method.widths(net, 4) is None
+
+
+@pytest.mark.parametrize("rate", [0.0, 1.0])
+def test_the_known_norm_is_that_of_what_is_clipped(rate):
+    method = make_method(sigma_lr=rate)
+    net = method.build(nn.Linear(3, 2), Hints(deterministic=("bias",)))
+    loss = method.loss(
+        net, lambda network: Outcome(network(torch.ones(1, 3)).sum(), None), KL_SCALE
+    )
+    loss.total.backward()
+    clipped = [p.grad for group in method.parameter_groups(net) for p in group["params"]]
+    expected = torch.cat([gradient.flatten() for gradient in clipped]).norm().item()
+    assert loss.gradient_norm() == pytest.approx(expected, rel=1e-5)

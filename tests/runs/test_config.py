@@ -6,8 +6,9 @@ import torch
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
 from bayesrnn.options import from_toml
-from bayesrnn.runs.config import resolve
+from bayesrnn.runs.config import Recipe, Recipes, resolve
 from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
+from bayesrnn.tasks.mnist.config import MnistConfig
 from bayesrnn.tasks.mnist.task import MnistTask
 from bayesrnn.training.optimisation import default_lr, make_optimiser
 
@@ -67,9 +68,11 @@ antithetic = true
 
 def test_an_old_configuration_is_still_read():
     file = from_toml(OLD_FILE, "test")
-    config = resolve_language_model({}, file)
+    config = resolve_language_model({}, file, saved=True)
     assert (config.task, config.kl_weighting) == ("lm", "uniform")
-    assert config.options == file["options"]
+    assert config.options.items() >= file["options"].items()
+    # What it had no option for: the widths were trained like the means.
+    assert config.options["sigma_lr"] == 0
     assert config.corpus == ("pride-and-prejudice",)
     for name in file.keys() - {"options", "corpus"}:
         assert getattr(config, name) == file[name]
@@ -86,7 +89,7 @@ def test_the_recipes_of_the_papers():
     assert (zaremba.hidden, zaremba.layers, zaremba.unroll, zaremba.batch_size) == (650, 2, 35, 20)
     assert (zaremba.epochs, zaremba.hold_epochs, zaremba.decay) == (39, 6, 0.8)
     assert (zaremba.init, zaremba.clip, zaremba.options["dropout"]) == (0.05, 5.0, 0.5)
-    authors = resolve_language_model({"method": "bbb", "size": "medium"})
+    authors = resolve_language_model({"method": "bbb", "size": "medium", "recipe": "paper"})
     assert (authors.epochs, authors.hold_epochs, authors.decay) == (70, 21, 0.9)
     assert authors.options["prior_per"] == "row"
     small = resolve_language_model({"method": "plain", "size": "small"})
@@ -94,10 +97,40 @@ def test_the_recipes_of_the_papers():
 
 
 def test_a_schedule_is_stretched_to_the_epochs():
-    config = resolve_language_model({"method": "bbb", "size": "medium", "epochs": 10})
+    given = {"method": "bbb", "size": "medium", "recipe": "paper"}
+    config = resolve_language_model({**given, "epochs": 10})
     assert config.hold_epochs == 3
     assert config.decay**7 == pytest.approx(0.9**49)
-    assert resolve_language_model({"method": "bbb", "size": "medium", "epochs": 1}).hold_epochs == 1
+    assert resolve_language_model({**given, "epochs": 1}).hold_epochs == 1
+
+
+def test_a_saved_configuration_takes_nothing_from_recipes_of_today():
+    tuned = Recipe(epochs=2, hold_epochs=1, decay=0.5, options={"sigma_lr": 1.0, "kl_weight": 0.1})
+    recipes = Recipes(default=tuned)
+    file = {"method": "bbb", "images": "digits", "options": {"kl_weight": 0.3}}
+    started = resolve(MnistConfig, recipes, {}, file)
+    assert (started.options["sigma_lr"], started.options["kl_weight"]) == (1.0, 0.3)
+    saved = resolve(MnistConfig, recipes, {}, file, saved=True)
+    assert (saved.options["sigma_lr"], saved.options["kl_weight"]) == (0.0, 0.3)
+
+
+def test_a_recipe_by_name():
+    tuned, paper = (Recipe(epochs=n, hold_epochs=1, decay=0.5) for n in (2, 3))
+    recipes = Recipes(default=tuned, by_method={"bbb": tuned}, paper={"bbb": paper})
+    for method, name, epochs in [("bbb", "tuned", 2), ("bbb", "paper", 3), ("plain", "paper", 2)]:
+        given = {"method": method, "images": "digits", "recipe": name}
+        assert resolve(MnistConfig, recipes, given).epochs == epochs
+    with pytest.raises(ConfigError, match="--recipe is 'best'; there are: tuned, paper"):
+        resolve(MnistConfig, recipes, {"recipe": "best"})
+
+
+def test_a_prior_has_a_grouping_of_its_own_unless_one_is_given():
+    for given, per in [
+        ({"prior": "mixture"}, "row"),
+        ({"prior": "fitted"}, "tensor"),
+        ({"prior": "fitted", "prior_per": "column"}, "column"),
+    ]:
+        assert resolve_language_model({"method": "bbb", **given}).options["prior_per"] == per
 
 
 def test_other_optimisers_get_their_own_learning_rate():

@@ -153,10 +153,16 @@ class Bayesian(nn.Module):
         """
         return [] if self.sharpening is None else list(self.eta.parameters())
 
+    def mean_parameters(self) -> list[nn.Parameter]:
+        """The posterior's means, and what is deterministic: all but the widths and step sizes.
+
+        The widths, `rho.parameters()`, need a rate of their own: see `WidthSGD`.
+        """
+        return list(self.loc.parameters())
+
     def weight_parameters(self) -> list[nn.Parameter]:
         """All parameters but the step sizes of sharpening."""
-        steps = {id(eta) for eta in self.eta_parameters()}
-        return [parameter for parameter in self.parameters() if id(parameter) not in steps]
+        return [*self.mean_parameters(), *self.rho.parameters()]
 
     def sigmas(self) -> dict[str, Tensor]:
         """The posterior's standard deviations by name."""

@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
-from bayesrnn.core.kernel.reference import Number, Sums, softplus
+from bayesrnn.core.kernel.reference import Number, Squares, Sums, softplus
 from bayesrnn.core.noise import Noise
 from bayesrnn.core.priors import ExactPrior, Prior, ScoredPrior, SquaresPrior, density_from
 
@@ -43,12 +43,12 @@ class PriorTerm(NamedTuple):
 class BackwardStats:
     """Quantities computed for free during the backward pass.
 
-    squared_gradient: the squared length of the gradient by all loc and rho; None before the
-        backward pass, where autograd adds to that gradient (priors without a closed form), and in
+    squares: the squared lengths of the gradients by all loc and by all rho; None before the
+        backward pass, where autograd adds to those gradients (priors without a closed form), and in
         code that was compiled by torch.compile.
     """
 
-    squared_gradient: float | None = None
+    squares: Squares | None = None
 
 
 def draw(
@@ -143,7 +143,7 @@ class _Draw(torch.autograd.Function):
             by_rhos.append(by_rho)
             squares.append(length)
         if ctx.stats is not None:
-            ctx.stats.squared_gradient = sum(squares)
+            ctx.stats.squares = Squares(*map(sum, zip(*squares, strict=True)))
         return *(None,) * 5, *by_locs, *by_rhos, *(None,) * len(noise)
 
 

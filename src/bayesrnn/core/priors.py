@@ -16,14 +16,14 @@ each weight on its own has no use for it.
 import functools
 import math
 from abc import ABC, abstractmethod
-from typing import ClassVar, Literal
+from typing import ClassVar, Literal, get_args
 
 import torch
 from torch import Tensor
 
 from bayesrnn.errors import ConfigError
 
-Grouping = Literal["weight", "row", "tensor"]
+Grouping = Literal["weight", "row", "column", "tensor"]
 DensityMethod = Literal["from_squares", "expected_log_prob", "score", "log_prob"]
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -112,6 +112,29 @@ def density_from(prior: type[Prior]) -> DensityMethod:
     return min(order, key=depth)
 
 
+class _ByGroup(SquaresPrior):
+    """A prior under which the weights of a group, chosen by `per`, share something.
+
+    - "weight": each weight is a group of its own;
+    - "row": all weights that leave one unit (a column of a matrix [out, in]; one word's vector);
+    - "column": all weights that enter one unit;
+    - "tensor": the whole tensor.
+    """
+
+    per: Grouping
+
+    def group_axes(self, dims: int, axis: int) -> tuple[int, ...]:
+        """The axes along which the weights of one group lie."""
+        every = tuple(range(dims))
+        others = tuple(place for place in every if place != axis)
+        return {"weight": (), "row": (axis,), "column": others, "tensor": every}[self.per]
+
+    def _require_grouping(self, per: str) -> None:
+        if per not in get_args(Grouping):
+            choices = ", ".join(f'"{choice}"' for choice in get_args(Grouping))
+            raise ConfigError(f"per is {per!r}; it has to be one of {choices}")
+
+
 class Gaussian(SquaresPrior, ExactPrior):
     """N(0, sigma^2) for each weight; the KL divergence to it is exact."""
 
@@ -139,14 +162,61 @@ class Gaussian(SquaresPrior, ExactPrior):
         return log_prob.sum(), torch.full_like(squares, -(self.sigma**-2))
 
 
-class ScaleMixture(SquaresPrior):
+class FittedGaussian(_ByGroup, ExactPrior):
+    """N(0, s^2) with a scale s for each group of weights, chosen by `per`, that fits itself.
+
+    The scale has a prior, s^2 ~ InvGamma(a, b), and is integrated out: a group of n weights w is a
+    multivariate Student-t,
+
+        log p(w) = lgamma(a + n/2) - lgamma(a) + a log b - n/2 log(2 pi)
+                   - (a + n/2) log(b + |w|^2 / 2)
+
+    Its expectation under the posterior is bounded by putting E|w|^2 = sum(loc^2 + sigma^2) in place
+    of |w|^2 (Jensen's inequality), so what is charged is never below the KL divergence. The pull
+    towards 0 is that of a Gaussian with 1 / s^2 = (n + 2a) / (E|w|^2 + 2b): nothing is to be
+    chosen, learnt or saved. A group without use shrinks, means and widths together, until s^2 is
+    about b / (a + n/2); with per="weight" that is automatic relevance determination.
+
+    a, b: of the inverse gamma distribution; b is the square of about the smallest scale.
+    std: what initial standard deviations that are `relative` are relative to.
+    """
+
+    expected: ClassVar[bool] = True
+
+    def __init__(
+        self, per: Grouping = "tensor", a: float = 1.0, b: float = 1e-4, std: float = 0.2
+    ) -> None:
+        self._require_grouping(per)
+        for name, value in {"a": a, "b": b}.items():
+            if not 0 < value < math.inf:
+                raise ConfigError(
+                    f"{name} of the inverse gamma prior is {value:g}; it has to be above 0"
+                )
+        _require_positive("std", std)
+        self.per, self.a, self.b, self.std = per, a, b, std
+
+    def __repr__(self) -> str:
+        return f"FittedGaussian(per={self.per!r}, a={self.a:g}, b={self.b:g})"
+
+    def expected_log_prob(self, loc: Tensor, sigma: Tensor, axis: int) -> Tensor:
+        """A lower bound of E[log p(weight)], summed to one number."""
+        return self._from(loc.square() + sigma.square(), axis)[0]
+
+    def from_squares(self, squares: Tensor, size: int) -> tuple[Tensor, Tensor]:
+        """log p, or a bound of E[log p], from the sum of (expected) squares; and score / weight."""
+        shape = self.a + size / 2
+        constant = math.lgamma(shape) - math.lgamma(self.a) + self.a * math.log(self.b)
+        rate = squares / 2 + self.b
+        log_prob = constant - size * _LOG_2PI / 2 - shape * rate.log()
+        return log_prob.sum(dtype=torch.double), -shape / rate
+
+
+class ScaleMixture(_ByGroup):
     """pi N(0, sigma1^2) + (1 - pi) N(0, sigma2^2): a wide slab and a narrow spike.
 
-    `per` says which weights share one choice of component:
-
-    - "weight": each weight chooses for itself (equation 18 of Fortunato et al.);
-    - "row": all weights that leave one unit choose together (the authors' released code);
-    - "tensor": the whole tensor chooses at once.
+    `per` says which weights share one choice of component: with "weight" each chooses for itself
+    (equation 18 of Fortunato et al.); with "row", all that leave one unit choose together (the
+    authors' released code); "column" is all that enter one unit, "tensor" all at once.
 
     With the squared length q of a group of n weights, the odds of the slab are
     r / (1 - r) = pi / (1 - pi) * (sigma2 / sigma1)^n * exp(q (sigma2^-2 - sigma1^-2) / 2), and the
@@ -164,20 +234,15 @@ class ScaleMixture(SquaresPrior):
             raise ConfigError(f"the mixture weight pi is {pi:g}; it has to lie between 0 and 1")
         _require_positive("sigma1", sigma1)
         _require_positive("sigma2", sigma2)
-        if per not in ("weight", "row", "tensor"):
-            raise ConfigError(f'per is {per!r}; it has to be "weight", "row" or "tensor"')
+        self._require_grouping(per)
         self.pi, self.sigma1, self.sigma2, self.per = pi, sigma1, sigma2, per
-        self.std = math.sqrt(pi * sigma1**2 + (1 - pi) * sigma2**2)
+        self.std: float = math.sqrt(pi * sigma1**2 + (1 - pi) * sigma2**2)
 
     def __repr__(self) -> str:
         return (
             f"ScaleMixture(pi={self.pi:g}, sigma1={self.sigma1:.4g}, "
             f"sigma2={self.sigma2:.4g}, per={self.per!r})"
         )
-
-    def group_axes(self, dims: int, axis: int) -> tuple[int, ...]:
-        """The axes along which the weights of one group lie."""
-        return {"weight": (), "row": (axis,), "tensor": tuple(range(dims))}[self.per]
 
     def from_squares(self, squares: Tensor, size: int) -> tuple[Tensor, Tensor]:
         """log p from the squared lengths of groups of `size` weights, and score / weight."""

@@ -4,6 +4,7 @@ from collections.abc import Iterator, Mapping
 
 from torch import Tensor
 
+from bayesrnn.core.kernel.reference import Squares
 from bayesrnn.core.noise import Noise
 from bayesrnn.core.posterior import BackwardStats
 from bayesrnn.errors import ConfigError
@@ -76,15 +77,15 @@ class Weights(Mapping[str, Tensor]):
         return self._noise
 
     @property
-    def squared_gradient(self) -> float | None:
-        """The squared length of the gradient by all means and rhos, known after `backward`.
+    def squared_gradients(self) -> Squares | None:
+        """The squared lengths of the gradients by all means and by all rhos, after `backward`.
 
         Sharpening's own parameters, eta, are not in it.
 
-        None where it is not known. It saves going through all gradients again to clip them, if
+        None where they are not known. It saves going through all gradients again to clip them, if
         nothing else was added to them.
         """
-        return None if self._stats is None else self._stats.squared_gradient
+        return None if self._stats is None else self._stats.squares
 
     def __getitem__(self, name: str) -> Tensor:
         return self._tensors[name]

@@ -15,6 +15,7 @@ from torch import Tensor, nn
 from typing_extensions import TypeVar
 
 from bayesrnn.core.init import Scale, relative
+from bayesrnn.core.widths import WidthSGD
 from bayesrnn.nn.recurrent import WordNetwork
 from bayesrnn.options import CheckedOptions, options_of
 from bayesrnn.random import RandomStreams
@@ -172,6 +173,14 @@ class Method(ABC, Generic[Options, Net]):
         A group may have an `lr_scale`, a factor on the learning rate.
         """
         return [{"params": list(net.parameters())}]
+
+    def widths(self, net: Net, sequences: int) -> WidthSGD | None:
+        """The optimiser of widths that have a rate of their own, if there are any.
+
+        They are in no group of `parameter_groups`. The loss is a mean over `sequences`.
+        """
+        del net, sequences
+        return None
 
     def undecayed(self, net: Net) -> list[nn.Parameter]:
         """The parameters that no weight decay may pull towards 0."""

@@ -7,7 +7,7 @@ from torch import nn
 
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.methods.base import Hints, KLScale, MinibatchLoss, Objective
-from bayesrnn.methods.variational import PosteriorOptions, Variational, gradient_norm
+from bayesrnn.methods.variational import PosteriorOptions, Variational
 
 
 class BayesByBackprop(Variational[PosteriorOptions]):
@@ -30,5 +30,5 @@ class BayesByBackprop(Variational[PosteriorOptions]):
         nll, state = objective(partial(net, weights=weights))
         kl = weights.kl * (self.options.kl_weight * kl_scale.epoch)
         terms = {"nll": nll.item(), "kl": kl.item()}
-        known_norm = partial(gradient_norm, net, weights)
+        known_norm = partial(self.gradient_norm, net, weights)
         return MinibatchLoss(nll + kl, state, terms, known_norm, prior_kl=kl)

@@ -14,6 +14,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
+from bayesrnn.core.widths import WidthSGD
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import (
     Hints,
@@ -155,6 +156,13 @@ class Ensemble(Method[EnsembleOptions, Members]):
     def parameter_groups(self, net: Members) -> list[dict[str, Any]]:
         """The base's groups for each member, so that each member is clipped by itself."""
         return [group for number in range(len(self.bases)) for group in self._groups(net, number)]
+
+    def widths(self, net: Members, sequences: int) -> WidthSGD | None:
+        """Those of all members."""
+        pairs = zip(self.bases, net.members, strict=True)
+        made = [base.widths(member, sequences) for base, member in pairs]
+        groups = [group for each in made if each is not None for group in each.param_groups]
+        return WidthSGD(groups) if groups else None
 
     def undecayed(self, net: Members) -> list[nn.Parameter]:
         """Those of all members."""

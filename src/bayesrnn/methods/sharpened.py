@@ -13,7 +13,7 @@ from bayesrnn.core.norms import total_norm
 from bayesrnn.core.sharpening import Sharpening
 from bayesrnn.core.weights import Weights
 from bayesrnn.methods.base import Bound, Bounded, Hints, KLScale, MinibatchLoss, Objective
-from bayesrnn.methods.variational import PosteriorOptions, Variational, gradient_norm
+from bayesrnn.methods.variational import PosteriorOptions, Variational
 from bayesrnn.options import option
 
 
@@ -75,7 +75,7 @@ class Sharpened(Variational[SharpenedOptions], Bounded[Bayesian]):
         seen_kl = theta.minibatch_kl * kl_scale.minibatch
         minibatch_kl = seen_kl * self.options.sharpen_kl_weight
         terms = {"nll": nll.item(), "kl": kl.item(), "minibatch_kl": minibatch_kl.item()}
-        known_norm = partial(gradient_norm, net, theta)
+        known_norm = partial(self.gradient_norm, net, theta)
         total = nll + kl + minibatch_kl
         return MinibatchLoss(total, state, terms, known_norm, seen_kl.item(), prior_kl=kl)
 
@@ -110,10 +110,10 @@ class Sharpened(Variational[SharpenedOptions], Bounded[Bayesian]):
 
     def parameter_groups(self, net: Bayesian) -> list[dict[str, Any]]:
         """The steps apart, with a lower rate, for the KL's curvature is g^2 / sigma0^2."""
-        weights = {"params": net.weight_parameters()}
-        if not self.options.eta_lr:
-            return [weights]
-        return [weights, {"params": net.eta_parameters(), "lr_scale": self.options.eta_lr}]
+        groups = super().parameter_groups(net)
+        if self.options.eta_lr:
+            groups.append({"params": net.eta_parameters(), "lr_scale": self.options.eta_lr})
+        return groups
 
     def diagnostics(self, net: Bayesian) -> dict[str, float]:
         """The size of the steps (root mean square) and the share that goes uphill."""

@@ -10,26 +10,31 @@ from torch import nn
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.noise import Noise
 from bayesrnn.core.norms import total_norm
-from bayesrnn.core.priors import Gaussian, Grouping, Prior, ScaleMixture
+from bayesrnn.core.priors import FittedGaussian, Gaussian, Grouping, Prior, ScaleMixture
 from bayesrnn.core.sharpening import Sharpening
 from bayesrnn.core.weights import Weights
+from bayesrnn.core.widths import WidthSGD
 from bayesrnn.methods.base import Hints, Method, Network, not_weights
 from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import RandomStreams
 
+#: Which weights a prior takes together unless the user says so.
+_GROUPING: Mapping[str, Grouping] = {"mixture": "row", "fitted": "tensor"}
+
 
 def _prior_words(options: Mapping[str, Any]) -> str:
-    per = f" per {options['prior_per']}" if "prior_per" in options else ""
-    return f"{options['prior']} prior{per * (options['prior'] == 'mixture')}"
+    prior, per = options["prior"], options.get("prior_per")
+    return f"{prior} prior per {per}" if per and prior in _GROUPING else f"{prior} prior"
 
 
 @dataclass(frozen=True)
 class PosteriorOptions(CheckedOptions):
     """Prior, posterior and draws; the defaults are those of Fortunato et al. (2017)."""
 
-    prior: Literal["mixture", "gaussian"] = option(
+    prior: Literal["mixture", "gaussian", "fitted"] = option(
         "mixture",
-        "prior of the weights: a mixture of two Gaussians, or one Gaussian",
+        "prior of the weights: a mixture of two Gaussians, one Gaussian, or Gaussians whose scales "
+        "fit themselves",
         shown=_prior_words,
     )
     prior_pi: float = option(0.25, "mixture prior: share of the wide component", gt=0, lt=1)
@@ -39,11 +44,24 @@ class PosteriorOptions(CheckedOptions):
     prior_sigma2: float = option(
         math.exp(-7), "mixture prior: standard deviation of the narrow component", gt=0
     )
-    prior_per: Grouping = option(
-        "row", "mixture prior: which weights choose their component together"
+    prior_per: Grouping | None = option(
+        None,
+        "which weights choose their component together (mixture prior), or share a scale (fitted "
+        "prior); row: those that leave a unit, column: those that enter one (default: row for "
+        "mixture, tensor for fitted)",
     )
+    prior_floor: float = option(0.01, "fitted prior: about the smallest scale of a group", gt=0)
     sigma_scale: float = option(
         1.0, "multiplies the recipe's initial standard deviations of the posterior", gt=0
+    )
+    sigma_lr: float = option(
+        0.0,
+        "rate of the posterior's widths as a share of what the noise of gradients allows: 1 lets "
+        "them learn within some epochs, with any optimiser; 0: rate and clipping of the means, "
+        "under which they stay where they start (Fortunato et al.)",
+        ge=0,
+        zero="that of the means",
+        shown="sigma lr {}",
     )
     kl_weight: float = option(
         1.0,
@@ -56,11 +74,21 @@ class PosteriorOptions(CheckedOptions):
         True, "use each noise for two minibatches, in the order +a +b -a -b: saves half of it"
     )
 
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.prior_per is None:
+            object.__setattr__(self, "prior_per", _GROUPING.get(self.prior, "row"))
+
     def make_prior(self) -> Prior:
         """The prior that the options describe."""
         if self.prior == "gaussian":
             return Gaussian(self.prior_sigma1)
-        return ScaleMixture(self.prior_pi, self.prior_sigma1, self.prior_sigma2, self.prior_per)
+        assert self.prior_per is not None
+        mixture = ScaleMixture(self.prior_pi, self.prior_sigma1, self.prior_sigma2, self.prior_per)
+        if self.prior == "fitted":
+            # Its scales are not known before training: the widths start as under the mixture.
+            return FittedGaussian(self.prior_per, b=self.prior_floor**2, std=mixture.std)
+        return mixture
 
 
 AnyOptions = TypeVar("AnyOptions", bound=CheckedOptions)
@@ -115,6 +143,26 @@ class Variational(WithPosterior[Options]):
             sharpening=sharpening,
         )
 
+    def parameter_groups(self, net: Bayesian) -> list[dict[str, Any]]:
+        """The means, and the widths unless they have a rate of their own."""
+        own_rate = self.options.sigma_lr > 0
+        return [{"params": net.mean_parameters() if own_rate else net.weight_parameters()}]
+
+    def widths(self, net: Bayesian, sequences: int) -> WidthSGD | None:
+        """The optimiser of the widths, if they have a rate of their own."""
+        rate = self.options.sigma_lr * sequences
+        return WidthSGD(net.rho.parameters(), lr=rate) if rate else None
+
+    def gradient_norm(self, net: Bayesian, weights: Weights) -> float | None:
+        """The gradient's norm of the first group, most of it a by-product of the backward pass."""
+        squares = weights.squared_gradients
+        if squares is None:
+            return None
+        ordinary = [parameter.grad for parameter in net.deterministic_parameters()]
+        rest = total_norm([gradient for gradient in ordinary if gradient is not None])
+        of_widths = 0.0 if self.options.sigma_lr else squares.by_rho
+        return math.sqrt(squares.by_loc + of_widths + rest**2)
+
     def state(self) -> Any:
         """The seeds of noise whose mirror images are due, and whether now is their turn."""
         if not self._unmirrored:
@@ -150,12 +198,3 @@ class Variational(WithPosterior[Options]):
             self._unmirrored.append(weights.noise)
             self._is_mirroring = len(self._unmirrored) == 2
         return weights
-
-
-def gradient_norm(net: Bayesian, weights: Weights) -> float | None:
-    """The norm of the gradient by means and rhos, most of it a by-product of the backward pass."""
-    if weights.squared_gradient is None:
-        return None
-    ordinary = [parameter.grad for parameter in net.deterministic_parameters()]
-    rest = total_norm([gradient for gradient in ordinary if gradient is not None])
-    return math.sqrt(weights.squared_gradient + rest**2)

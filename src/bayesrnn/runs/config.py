@@ -25,6 +25,12 @@ class TrainingConfig(CheckedOptions):
         "how to train; " + "; ".join(f"{name}: {m.summary}" for name, m in METHODS.items()),
         choices=METHODS,
     )
+    recipe: str = option(
+        "tuned",
+        "what the options that are left out become: tuned, what did best here on validation data; "
+        "paper, the settings of the publication that the method is from, where there are any",
+        choices=("tuned", "paper"),
+    )
     data_dir: Path | None = option(
         None, "folder with the data sets that have names (default: $BAYESRNN_DATA)"
     )
@@ -109,17 +115,19 @@ class Recipes:
 
     default: for methods without one of their own.
     by_method: by the name of the method; some train like another one (`Method.recipe_names`).
+    paper: those of the methods' publications, where they differ from `by_method`.
     sizes: what each `--size` means by itself, whatever the method.
     """
 
     default: RecipeBySize
     by_method: Mapping[str, RecipeBySize] = field(default_factory=dict)
+    paper: Mapping[str, RecipeBySize] = field(default_factory=dict)
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def find(self, methods: Iterable[str], size: str | None = None) -> Recipe:
+    def find(self, methods: Iterable[str], size: str | None = None, name: str = "tuned") -> Recipe:
         """The recipe of the first of the methods that has one, or else the default."""
-        fitting = (self.by_method[name] for name in methods if name in self.by_method)
-        found = next(fitting, self.default)
+        known = {**self.by_method, **(self.paper if name == "paper" else {})}
+        found = next((known[method] for method in methods if method in known), self.default)
         recipe = found if isinstance(found, Recipe) else found[str(size)]
         return replace(recipe, values={**self.sizes.get(str(size), {}), **recipe.values})
 
@@ -132,8 +140,13 @@ def resolve(
     recipes: Recipes,
     given: Mapping[str, Any],
     file: Mapping[str, Any] | None = None,
+    saved: bool = False,
 ) -> Config:
-    """A full configuration from what the user gave, a configuration file, and the recipe."""
+    """A full configuration from what the user gave, a configuration file, and the recipe.
+
+    saved: whether the file is that of a run, where an option is missing only if the run's version
+        had none such: it takes the option's own default, which does what that version did.
+    """
     values, options = file_entries(config_type, file or {})
     for name, value in given.items():
         (options if option_owners(name) else values)[name] = value
@@ -142,7 +155,9 @@ def resolve(
         if item.choices:
             item.check(values.setdefault(name, item.default))
     method = METHODS[values["method"]]
-    recipe = recipes.find(method.recipe_names(options), values.get("size"))
+    recipe = recipes.find(method.recipe_names(options), values.get("size"), values["recipe"])
+    if saved:
+        recipe = replace(recipe, options={})
     if "epochs" in values:
         recipe = recipe.stretched(known["epochs"].check(values["epochs"]))
     by_recipe = recipe.settings()

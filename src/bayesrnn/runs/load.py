@@ -37,7 +37,7 @@ def load_run(
     other = entries.get("task", task.name)
     if other != task.name:
         raise ConfigError(f"{path} is a run of `bayesrnn train {other}`; {advice}")
-    config = task.resolve({}, entries)
+    config = task.resolve({}, entries, saved=True)
     store = CheckpointStore(path)
     if checkpoint == "best" and not store.exists("best"):
         checkpoint = "last"  # no epoch was finished yet

@@ -50,7 +50,7 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
     store = CheckpointStore(path)
     if arguments.resume and directory.has_config():
         # Also where it was killed before its first checkpoint: it starts again as it was meant.
-        config = _resumed(task.resolve({}, read_config(path)), given, file)
+        config = _resumed(task.resolve({}, read_config(path), saved=True), given, file)
     else:
         config = task.resolve(given, file)
     device = choose_device(config.device)
@@ -100,6 +100,7 @@ def make_trainer(
         method=method,
         problem=problem,
         optimiser=_optimiser(config, method, net, problem),
+        widths=method.widths(net, config.batch_size),
         settings=LoopSettings(
             unit=task.unit,
             measure=task.measure(files.__getitem__).key,

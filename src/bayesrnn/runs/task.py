@@ -124,9 +124,17 @@ class Task(ABC, Generic[Config, Data]):
     #: column in `bayesrnn compare`, and a note on it.
     own_inferences: ClassVar[Mapping[str, tuple[str, str]]] = {}
 
-    def resolve(self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None) -> Config:
-        """A full configuration from what the user gave and a configuration file."""
-        return cast(Config, resolve(self.config_type, self.recipes, given, file))
+    def resolve(
+        self,
+        given: Mapping[str, Any],
+        file: Mapping[str, Any] | None = None,
+        saved: bool = False,
+    ) -> Config:
+        """A full configuration from what the user gave and a configuration file.
+
+        saved: whether the file is that of a run, maybe of an earlier version.
+        """
+        return cast(Config, resolve(self.config_type, self.recipes, given, file, saved))
 
     @abstractmethod
     def run_name(self, config: Config) -> str:

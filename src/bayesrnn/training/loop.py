@@ -10,6 +10,7 @@ import torch
 from torch import Tensor, nn
 from torch.utils._pytree import tree_map_only
 
+from bayesrnn.core.widths import WidthSGD
 from bayesrnn.errors import CheckpointError, ConfigError, Interrupted, TrainingDivergedError
 from bayesrnn.methods.base import Method, MinibatchLoss
 from bayesrnn.progress import progress_bar, say
@@ -91,9 +92,11 @@ class Trainer:
         run: RunDirectory,
         fingerprint: str,
         observe: Callable[[dict[str, Any]], None] | None = None,
+        widths: WidthSGD | None = None,
     ) -> None:
         self.net, self.method, self.problem = net, method, problem
-        self.optimiser, self.settings, self.streams = optimiser, settings, streams
+        self.optimiser, self.widths = optimiser, widths
+        self.settings, self.streams = settings, streams
         self.run, self.store = run, CheckpointStore(run.path)
         self.fingerprint, self.observe = fingerprint, observe
         self.position = Position()
@@ -142,6 +145,10 @@ class Trainer:
         position = self.position
         for group in self.optimiser.param_groups:
             group["lr"] = self.lr * group.get("lr_scale", 1.0)
+        for group in self.widths.param_groups if self.widths else ():
+            # The same course, from a rate of its own.
+            group.setdefault("initial_lr", group["lr"])
+            group["lr"] = group["initial_lr"] * self.lr / self.settings.schedule.lr
         self.predictions = sum(map(self.batches.length, range(position.minibatch)))
         last_save = last_log = last_line = time.monotonic()
         logged_step = position.step
@@ -176,6 +183,9 @@ class Trainer:
         )
         loss = self.method.loss(self.net, objective, kl_scale)
         norms = self._update(loss)
+        if self.widths is not None:
+            self.widths.step()
+            self.widths.zero_grad()
         self.optimiser.zero_grad()
         shown, length = loss.terms["nll"] + loss.seen_kl, batches.length(position.minibatch)
         self.predictions += length

@@ -135,7 +135,7 @@ def test_a_step_that_draws_and_sharpens_by_itself():
 @needs_kernel
 def test_every_operator_says_what_it_does():
     ops, x = torch.ops.bayesrnn, torch.rand(4, 3)
-    sums = torch.empty(3, dtype=torch.double)
+    sums, pair = torch.empty(3, dtype=torch.double), torch.empty(2, dtype=torch.double)
     one, starts = torch.ones(()), torch.tensor([0, 1, 2])
     sparse = (starts, torch.tensor([0, 1], dtype=torch.int32), True, torch.ones(2))
 
@@ -144,7 +144,7 @@ def test_every_operator_says_what_it_does():
 
     calls = {
         ops.draw: (12, 4, 3, x, x, x, 1.0, 0.1, False, like(), sums, torch.zeros(4, 1), 1, 0),
-        ops.gradient: (12, 4, 3, x, x, x, 1.0, 0.1, one, one, 0, 0, x, True, like(), like()),
+        ops.gradient: (12, 4, 3, x, x, x, 1.0, 0.1, one, one, 0, 0, x, True, like(), like(), pair),
         ops.normal: (12, 12, 5, 0, like()),
         ops.sum_of_squares: (12, 12, x),
         ops.sharpen: (12, 12, x, x, x, 1.0, 0.1, 5, 0, like()),

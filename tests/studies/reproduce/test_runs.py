@@ -16,7 +16,7 @@ from bayesrnn.tasks.lm.task import LanguageModelTask
 
 
 def config(**given):
-    return LanguageModelTask().resolve({"corpus": ("ptb",), **given})
+    return LanguageModelTask().resolve({"corpus": ("ptb",), "recipe": "paper", **given})
 
 
 def test_runs_that_are_not_there_are_to_be_made(tmp_path):

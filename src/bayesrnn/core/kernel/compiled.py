@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesrnn.core.kernel.build import load_library
-from bayesrnn.core.kernel.reference import LangevinStep, Number, Sums
+from bayesrnn.core.kernel.reference import LangevinStep, Number, Squares, Sums
 from bayesrnn.errors import ConfigError
 
 #: The arguments and results of the functions in kernel.c, as torch writes them; ! marks what they
@@ -31,8 +31,8 @@ _SCHEMAS = {
     "Tensor(c!)? squares, SymInt row_stride, SymInt column_stride) -> ()",
     "gradient": "(SymInt work, SymInt rows, SymInt columns, Tensor by_weight, Tensor rho, "
     "Tensor eps, float sign, float floor, Tensor by_kl, Tensor factor, SymInt row_stride, "
-    "SymInt column_stride, Tensor? base, bool exact, Tensor(a!) by_loc, Tensor(b!) by_rho) "
-    "-> Tensor",
+    "SymInt column_stride, Tensor? base, bool exact, Tensor(a!) by_loc, Tensor(b!) by_rho, "
+    "Tensor(c!) squares) -> ()",
     "normal": "(SymInt work, SymInt size, SymInt seed, SymInt stream, Tensor(a!) out) -> Tensor",
     "sum_of_squares": "(SymInt work, SymInt size, Tensor x) -> Tensor",
     "sharpen": "(SymInt work, SymInt size, Tensor phi, Tensor g, Tensor eta, float scale, "
@@ -118,7 +118,7 @@ class Loops(ABC):
         factor: Tensor,
         base: Tensor | None,
         exact: bool,
-    ) -> tuple[Tensor, Tensor, Number]:
+    ) -> tuple[Tensor, Tensor, Squares]:
         """See `core.kernel.reference.gradient`."""
         rows, columns = _matrix(rho)
         strides = _strides(factor.shape, rho.shape)
@@ -126,11 +126,12 @@ class Loops(ABC):
             factor, strides = factor.expand_as(rho), (columns, 1)
         by_weight, factor = by_weight.contiguous(), factor.contiguous()
         by_loc, by_rho = torch.empty_like(rho), torch.empty_like(rho)
-        squares = self._run(
+        squares = torch.empty(2, dtype=torch.double)
+        self._run(
             "gradient", rho.numel(), rows, columns, by_weight, rho, eps, float(sign), floor, by_kl,
-            factor, *strides, base, exact, by_loc, by_rho,
+            factor, *strides, base, exact, by_loc, by_rho, squares,
         )  # fmt: skip
-        return by_loc, by_rho, squares
+        return by_loc, by_rho, Squares(*self._numbers(squares))
 
     def sharpen(
         self,

@@ -197,13 +197,13 @@ void draw(int64_t threads, int64_t rows, int64_t columns, const float *restrict 
 }
 
 /* One row of `gradient`; the flags are constants where it is called, so each case is its own loop. */
-static inline __attribute__((always_inline)) float gradient_row(
+static inline __attribute__((always_inline)) void gradient_row(
     int64_t columns, const float *restrict g, const float *restrict rho, const float *restrict eps,
     float sign, float floor_, float kl_weight, const float *restrict factor, const int per_column,
     const float *restrict base, const int has_base, const int exact, float *restrict by_loc,
-    float *restrict by_rho) {
-    float constant = per_column ? 0.0f : factor[0], squares = 0.0f;
-    #pragma omp simd reduction(+ : squares)
+    float *restrict by_rho, double squares[2]) {
+    float constant = per_column ? 0.0f : factor[0], of_loc = 0.0f, of_rho = 0.0f;
+    #pragma omp simd reduction(+ : of_loc, of_rho)
     for (int64_t j = 0; j < columns; j++) {
         float x = rho[j], a = exp_(-fabsf(x));
         float sigma = softplus_(x, a) + floor_;
@@ -212,40 +212,44 @@ static inline __attribute__((always_inline)) float gradient_row(
         float by = g[j] - kl_weight * (has_base ? f * base[j] : f);
         float by_sigma = sign * eps[j] * (exact ? g[j] : by) - kl_weight / sigma;
         float by_x = (exact ? by_sigma - kl_weight * f * sigma : by_sigma) * slope;
-        squares += by * by + by_x * by_x;
+        of_loc += by * by;
+        of_rho += by_x * by_x;
         by_loc[j] = by;
         by_rho[j] = by_x;
     }
-    return squares;
+    squares[0] = of_loc;
+    squares[1] = of_rho;
 }
 
-/* The gradients by loc and rho from the gradient g by the weights; gives the sum of their squares.
+/* The gradients by loc and rho from the gradient g by the weights, and the sums of their squares.
  *
  * score = factor * base, where factor lies at [row * row_stride + column * column_stride] and base
  * is the weight, or the loc if the expectation is exact; score = factor where base is NULL.
  */
-double gradient(int64_t threads, int64_t rows, int64_t columns, const float *g, const float *rho,
-                const float *eps, double sign_, double floor_given, const float *by_kl,
-                const float *factor, int64_t row_stride, int64_t column_stride, const float *base,
-                int64_t exact, float *by_loc, float *by_rho) {
+void gradient(int64_t threads, int64_t rows, int64_t columns, const float *g, const float *rho,
+              const float *eps, double sign_, double floor_given, const float *by_kl,
+              const float *factor, int64_t row_stride, int64_t column_stride, const float *base,
+              int64_t exact, float *by_loc, float *by_rho, double squares[2]) {
     float sign = (float)sign_, floor_ = (float)floor_given, kl_weight = *by_kl;
     int64_t step = rows_in_chunk(columns);
-    double sum = 0.0, *row_squares = calloc(rows, sizeof(double));
+    double(*row_squares)[2] = calloc(rows, sizeof *row_squares);
     #pragma omp parallel for schedule(dynamic, step) num_threads(threads)
     for (int64_t row = 0; row < rows; row++) {
         int64_t i = row * columns;
         const float *f = factor + row * row_stride;
 #define ROW(per_column, has_base, exact)                                                       \
     gradient_row(columns, g + i, rho + i, eps + i, sign, floor_, kl_weight, f, per_column,      \
-                 has_base ? base + i : g, has_base, exact, by_loc + i, by_rho + i)
-        row_squares[row] = !base ? (column_stride ? ROW(1, 0, 0) : ROW(0, 0, 0))
-                           : exact ? (column_stride ? ROW(1, 1, 1) : ROW(0, 1, 1))
-                                   : (column_stride ? ROW(1, 1, 0) : ROW(0, 1, 0));
+                 has_base ? base + i : g, has_base, exact, by_loc + i, by_rho + i,             \
+                 row_squares[row])
+        if (!base) column_stride ? ROW(1, 0, 0) : ROW(0, 0, 0);
+        else if (exact) column_stride ? ROW(1, 1, 1) : ROW(0, 1, 1);
+        else column_stride ? ROW(1, 1, 0) : ROW(0, 1, 0);
 #undef ROW
     }
-    for (int64_t row = 0; row < rows; row++) sum += row_squares[row];
+    squares[0] = squares[1] = 0.0;
+    for (int64_t row = 0; row < rows; row++)
+        for (int k = 0; k < 2; k++) squares[k] += row_squares[row][k];
     free(row_squares);
-    return sum;
 }
 
 /* One round of Philox4x32-10 (Salmon et al. 2011) on the counter words a, b, c, d. */

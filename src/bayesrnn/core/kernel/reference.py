@@ -43,6 +43,13 @@ class Sums(NamedTuple):
     loc2: Number
 
 
+class Squares(NamedTuple):
+    """The squared lengths of the gradients by loc and by rho."""
+
+    by_loc: Number
+    by_rho: Number
+
+
 class LangevinStep(NamedTuple):
     """The numbers of a step of Langevin dynamics; see `langevin`."""
 
@@ -117,8 +124,8 @@ def gradient(
     factor: Tensor,
     base: Tensor | None,
     exact: bool,
-) -> tuple[Tensor, Tensor, float]:
-    """The gradients by loc and by rho, from those by weight and KL, and their squared length.
+) -> tuple[Tensor, Tensor, Squares]:
+    """The gradients by loc and by rho, from those by weight and KL, and their squared lengths.
 
     The prior's score is factor * base (factor alone where base is None); base is the weight, or,
     if the prior's expectation is `exact`, the loc. See `core.posterior` for the formulas.
@@ -137,7 +144,7 @@ def gradient(
         if exact:
             by_sigma.sub_(part * sigma, alpha=kl_weight)
         by_sigma.sub_(sigma.reciprocal_(), alpha=kl_weight).mul_(slope)
-    return by_loc, by_rho, sum_of_squares(by_loc) + sum_of_squares(by_rho)
+    return by_loc, by_rho, Squares(sum_of_squares(by_loc), sum_of_squares(by_rho))
 
 
 def normal(out: Tensor, seed: int, stream: int) -> float:

@@ -87,7 +87,7 @@ class PtbOptions(CheckedOptions):
         if self.epochs is not None:
             schedule = {"epochs": self.epochs}
         named = {"corpus": ("ptb",), "size": self.size, "method": method, "seed": seed}
-        return {**named, **self.machine(), **schedule}
+        return {**named, "recipe": "paper", **self.machine(), **schedule}
 
     def machine(self) -> dict[str, Any]:
         """The options that have nothing to do with the results: what a resumed run may be given."""

@@ -16,8 +16,8 @@ from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.run_directory import RunDirectory
 
-#: Options that say nothing about the results.
-_MACHINE = ("data_dir", "device", "threads", "save_minutes", "tensorboard")
+#: Options that say nothing about the results, or nothing that others do not.
+_MACHINE = ("recipe", "data_dir", "device", "threads", "save_minutes", "tensorboard")
 
 #: The sizes at which each method was published; the first is compared with where ours is another.
 _PUBLISHED_SIZES = {
@@ -132,7 +132,7 @@ def read_state(options: PtbOptions, method: str, seed: int) -> RunState:
         raise RunError(f"{path} is a file, where a run is to be; move it, or give another --out")
     if not _has_weights(path):
         return RunState(path, wanted, saved=None, summary=None, complete=False)
-    saved = TASK.resolve({}, read_config(path))
+    saved = TASK.resolve({}, read_config(path), saved=True)
     for name in ("method", "size", "seed", "corpus", "vocabulary_limit"):
         if getattr(saved, name) != getattr(wanted, name):
             raise RunError(
@@ -199,7 +199,7 @@ def unlike_published(config: LanguageModelConfig) -> tuple[str, ...]:
     if sizes is None:
         return ("not in the paper",)
     size = config.size if config.size in sizes else sizes[0]
-    given = {"corpus": ("ptb",), "size": size, "method": config.method}
+    given = {"corpus": ("ptb",), "size": size, "method": config.method, "recipe": "paper"}
     published = _flat(TASK.resolve(given))
     ours = _flat(config)
     if "antithetic" in published:

@@ -53,10 +53,13 @@ class MnistTask(Task[MnistConfig, Images]):
     data_key: ClassVar[str] = "images"
 
     def resolve(
-        self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
+        self,
+        given: Mapping[str, Any],
+        file: Mapping[str, Any] | None = None,
+        saved: bool = False,
     ) -> MnistConfig:
         """A full configuration; `auto` becomes the name of the images that were found."""
-        config = super().resolve(given, file)
+        config = super().resolve(given, file, saved)
         if config.images == "auto":
             config = replace(config, images=available_images(config.data_dir))
         return config
