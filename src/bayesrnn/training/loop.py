@@ -15,6 +15,7 @@ from bayesrnn.errors import CheckpointError, ConfigError, Interrupted, TrainingD
 from bayesrnn.methods.base import Method, MinibatchLoss
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams
+from bayesrnn.training.averaging import ParameterAverage, validate
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
 from bayesrnn.training.optimisation import (
     Schedule,
@@ -38,6 +39,7 @@ class LoopSettings:
 
     unit: what is counted, in the singular: a word, an image.
     measure: the metric of `Problem.validate` that is lowest in the best epoch.
+    average: the decay of the averaged parameters (`ParameterAverage`); 0: there are none.
     """
 
     unit: str
@@ -48,6 +50,7 @@ class LoopSettings:
     save_minutes: float
     kl_weighting: str = "uniform"
     log_every: int = 50
+    average: float = 0.0
 
 
 @dataclass
@@ -63,6 +66,9 @@ class Position:
     #: The step of the best epoch, and how many networks the method had by then.
     best_step: int | None = None
     best_kept: int = 0
+    #: Whether the averaged parameters were better in the last whole epoch of the round. Then they
+    #: are the model of a checkpoint, and the current ones a part of its state.
+    averaged: bool = False
 
 
 class StepMetrics(NamedTuple):
@@ -99,6 +105,7 @@ class Trainer:
         self.settings, self.streams = settings, streams
         self.run, self.store = run, CheckpointStore(run.path)
         self.fingerprint, self.observe = fingerprint, observe
+        self.average = ParameterAverage(net, settings.average)
         self.position = Position()
         self.batches = problem.minibatches(0)
         self.items_per_batch = self.batches.sequences * self.batches.steps
@@ -138,7 +145,8 @@ class Trainer:
         if number and not epoch and not position.minibatch:
             # Not by the pointer: it may be ahead of a state that was saved earlier.
             self.net.load_state_dict(self.store.load_model(str(position.best_step)).model)
-            position.best = None
+            position.best, position.averaged = None, False
+            self.average.restart()
         self.method.begin_round(self.net, number)
 
     def _train_epoch(self, request: StopRequest, bar: Any) -> None:
@@ -195,6 +203,7 @@ class Trainer:
         position.step += 1
         steps = self.settings.epochs * len(batches)
         self.method.after_step(self.net, (position.step - 1) % steps + 1, steps)
+        self.average.update()
         return StepMetrics(shown, loss.terms, norms[loss.group], length)
 
     def _update(self, loss: MinibatchLoss) -> list[float]:
@@ -232,7 +241,8 @@ class Trainer:
     def _finish_epoch(self) -> None:
         position, measure = self.position, self.settings.measure
         nll = position.epoch_nll / self.predictions
-        train, valid = self.problem.loss_metrics(nll), self.problem.validate()
+        train, found = self.problem.loss_metrics(nll), validate(self.problem, self.average, measure)
+        valid, position.averaged = found.metrics, found.averaged
         # More networks to average are better, whatever the metric of a single one.
         kept = self.method.kept(self.net)
         best = position.best is None or kept > position.best_kept or valid[measure] < position.best
@@ -248,26 +258,31 @@ class Trainer:
                 name if name.startswith("train_") else f"valid_{name}": value
                 for name, value in valid.items()
             },
+            **found.record(),
             best=best,
         )
+        said = [f"{_shown({measure: value})}{which}" for which, value in found.shown(measure)]
         say(
             f"epoch {position.epoch}/{self.epochs}  train {_shown(train)}"
-            f"  validation {_shown({measure: valid[measure]})}{'  (best so far)' if best else ''}"
+            f"  validation {', '.join(said)}{'  (best so far)' if best else ''}"
         )
         self.save(best)
 
     def save(self, best: bool = False) -> None:
-        """Write a checkpoint of this moment."""
+        """Write a checkpoint of this moment; its model is the network to predict with."""
         state = {
             "position": asdict(self.position),
             "optimiser": self.optimiser.state_dict(),
             "streams": self.streams.state(),
             "method": self.method.state(),
+            "average": self.average.state(),
             "round_epochs": self.settings.epochs,
             "metrics_size": self.run.metrics.size(),
             "fingerprint": self.fingerprint,
         }
-        self.store.save(Checkpoint(self.position.step, self.net.state_dict(), state), best)
+        # The state refers to the tensors of the average: it is saved with what they hold inside.
+        with self.average.in_place(self.position.averaged):
+            self.store.save(Checkpoint(self.position.step, self.net.state_dict(), state), best)
 
     def resume(self, which: str = "last") -> None:
         """Go back to the moment of a checkpoint."""
@@ -290,6 +305,7 @@ class Trainer:
             self.streams.restore(state["streams"])
             self.method.restore(state["method"])
             self.position = Position(**state["position"])
+            self.average.restore(state.get("average"), in_place=self.position.averaged)
             device = next(self.net.parameters()).device
             self.position.state = tree_map_only(
                 Tensor, lambda tensor: tensor.to(device), self.position.state
