@@ -1,3 +1,4 @@
+from dataclasses import replace
 from functools import partial
 
 import pytest
@@ -144,6 +145,8 @@ def test_other_optimisers_get_their_own_learning_rate():
         {"epochs": 0},
         {"lr": float("nan")},
         {"clip": -1.0},
+        {"average": 1.0},
+        {"average": -0.1},
         {"size": "huge"},
         {"cell": "transformer"},
         {"threads": 0},
@@ -205,6 +208,25 @@ def test_only_methods_with_a_kl_can_weight_it(method):
     else:
         with pytest.raises(ConfigError, match=f"--kl-weighting .* {method} .*: bbb, sharpened"):
             resolve_language_model(given)
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_a_recipe_can_turn_averaging_on_for_methods_that_can(method):
+    def averaging(found):
+        by_size = found if isinstance(found, dict) else {None: found}
+        return {size: replace(recipe, average=0.99) for size, recipe in by_size.items()}
+
+    recipes = replace(
+        RECIPES,
+        default=averaging(RECIPES.default),
+        by_method={name: averaging(found) for name, found in RECIPES.by_method.items()},
+    )
+    config = resolve(LanguageModelConfig, recipes, {"method": method})
+    assert config.average == (0.99 if METHODS[method].can_average else 0.0)
+    assert METHODS[method].can_average != METHODS[method].own_optimiser
+    assert from_toml(config.to_toml(), "test")["average"] == config.average
+    assert resolve(LanguageModelConfig, recipes, {"method": method, "average": 0.0}).average == 0
+    assert resolve_language_model({"method": method}).average == 0
 
 
 def usable_optimisers():

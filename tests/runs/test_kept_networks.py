@@ -30,6 +30,10 @@ CASES = {
         *("--method", "ensemble", "--base", "dropout", "--dropout", "0.3", "--members", "2"),
         *("--side-by-side", "--epochs", "2"),
     ],
+    "bbb averaged": ["--method", "bbb", "--epochs", "2", "--average", "0.9"],
+    "ensemble averaged": [
+        *("--method", "ensemble", "--members", "2", "--epochs", "2", "--average", "0.9"),
+    ],
 }
 
 
@@ -138,12 +142,14 @@ def test_averaging_over_the_members_is_that_by_hand(case, trained, program, tmp_
     assert rows[0]["label"] in ("one member", "mean of the kept weights")
 
 
-def test_a_member_is_the_best_epoch_of_the_base_alone(trained):
+@pytest.mark.parametrize("average", [0, 0.9])
+def test_a_member_is_the_best_epoch_of_the_base_alone(average, trained):
     """Between two members, training goes back to the best epoch; here that is the first.
 
     So large a rate in the second epoch makes it a bad one.
     """
     wild = ["--lr", "2", "--clip", "0.5", "--hold-epochs", "1", "--decay", "40", "--epochs", "2"]
+    wild += ["--average", average]
     ensemble = trained("both", "--method", "ensemble", "--members", "2", *wild, "--seed", "3")
     found = TASK.open_run(ensemble, "last").net
     for number in range(2):
@@ -210,6 +216,9 @@ def test_the_configuration_of_an_ensemble_makes_the_same_run_again(whole_run, tr
         (["--method", "sgld", "--optimizer", "adam"], ["--optimizer is adam", "sgld", "leave it"]),
         (["--method", "ivon", "--optimizer", "sgd"], ["--optimizer is sgd", "ivon", "leave it"]),
         (["--method", "psgld", "--weight-decay", "0.1"], ["--weight-decay", "psgld"]),
+        (["--method", "sgld", "--average", "0.9"], ["--average is 0.9", "sgld", "plain, dropout"]),
+        (["--method", "ivon", "--average", "0.9"], ["--average is 0.9", "ivon", "leave it out"]),
+        (["--method", "bbb", "--average", "1"], ["--average is 1", "at least 0", "below 1"]),
         (["--method", "sgld", "--lr", "1e6"], ["leaps", "give one below"]),
         (["--method", "sgld", "--kl-weighting", "geometric"], ["--kl-weighting", "sgld"]),
         (["--method", "sgld", "--memory", "0.9"], ["no option --memory", "psgld"]),

@@ -129,6 +129,9 @@ class Method(ABC, Generic[Options, Net]):
     #: Whether the update of the weights is part of the method: `optimiser` then makes the
     #: optimiser, and the user cannot choose another.
     own_optimiser: ClassVar[bool] = False
+    #: Whether the mean of the parameters over many steps is a network to predict with. It is not
+    #: where single steps are samples, or where the optimiser holds a part of what is learnt.
+    can_average: ClassVar[bool] = True
 
     def __init__(self, options: Options, streams: RandomStreams) -> None:
         self.options = options

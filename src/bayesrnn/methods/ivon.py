@@ -59,6 +59,7 @@ class Ivon(WithPosterior[IvonOptions]):
     summary: ClassVar[str] = "variational online Newton (Shen et al. 2024; an extra)"
     options_type: ClassVar[type] = IvonOptions
     own_optimiser: ClassVar[bool] = True
+    can_average: ClassVar[bool] = False
 
     def __init__(self, options: IvonOptions, streams: RandomStreams) -> None:
         super().__init__(options, streams)

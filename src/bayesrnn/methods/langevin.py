@@ -66,6 +66,7 @@ class LangevinMethod(Method[Options, Snapshots]):
     """What sgld and psgld share: all but the scale of a step."""
 
     own_optimiser: ClassVar[bool] = True
+    can_average: ClassVar[bool] = False
     mean_label: ClassVar[str] = "mean of the kept weights"
 
     def build(self, module: nn.Module, hints: Hints) -> Snapshots:

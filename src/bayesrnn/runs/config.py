@@ -52,6 +52,15 @@ class TrainingConfig(CheckedOptions):
     clip: float = option(
         None, "largest norm of the gradient, 0 for no limit (default: by recipe)", ge=0
     )
+    average: float | None = option(
+        None,
+        "decay per step of averaged parameters, such as 0.998: about the last 1 / (1 - X) steps; "
+        "each epoch keeps them to predict with if they are better on the validation set; 0 for "
+        "none (default: by recipe)",
+        ge=0,
+        lt=1,
+        zero="no average",
+    )
     kl_weighting: str = option(
         "uniform",
         "how an epoch's KL is spread over its M minibatches: evenly, or 2^(M-i)/(2^M-1) for the "
@@ -86,6 +95,7 @@ class Recipe:
     clip: float = 5.0
     batch_size: int = 20
     optimizer: str = "sgd"
+    average: float = 0.0
     values: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -164,6 +174,9 @@ def resolve(
     if method.own_optimiser:
         by_recipe["optimizer"] = method.name
         _require_own_optimiser(values, method.name)
+    if not method.can_average:
+        by_recipe["average"] = 0.0
+        _refuse_average(values, method.name)
     optimizer = values.get("optimizer", by_recipe["optimizer"])
     if str(optimizer).lower() != by_recipe["optimizer"]:
         by_recipe["lr"] = default_lr(optimizer)  # the recipe's is for the recipe's optimiser
@@ -220,4 +233,14 @@ def _require_own_optimiser(values: Mapping[str, Any], method: str) -> None:
         raise ConfigError(
             f"{flag(name)} is {values[name]}, but how the weights are updated is what the method "
             f"{method} is about; leave it out"
+        )
+
+
+def _refuse_average(values: Mapping[str, Any], method: str) -> None:
+    if values.get("average"):
+        have = [name for name, each in METHODS.items() if each.can_average]
+        raise ConfigError(
+            f"--average is {values['average']}, but the parameters of the method {method} over its "
+            "steps are not to be averaged: they are samples, or only a part of what it learns; "
+            f"leave it out, or give another --method: {', '.join(have)}"
         )

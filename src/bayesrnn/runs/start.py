@@ -109,6 +109,7 @@ def make_trainer(
             clip=config.clip or None,
             save_minutes=config.save_minutes,
             kl_weighting=config.kl_weighting,
+            average=config.average or 0.0,
         ),
         streams=streams,
         run=directory,
