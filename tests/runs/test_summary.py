@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 
 from bayesrnn.errors import RunError
+from bayesrnn.runs.compare import comparison_page, comparison_table
 from bayesrnn.runs.summary import EpochPoint
 
 from ..made_up import summary_of
@@ -70,6 +71,27 @@ def test_settings_that_must_be_said(
     text = (run / "config.toml").read_text().split("[options]")[0]
     (run / "config.toml").write_text(f"{text}[options]\n{options}\n")
     assert summary_of(run).settings == said
+
+
+def test_averaged_parameters_are_said(make_run: MakeRun) -> None:
+    run = make_run("run", "dropout", average=0.998)
+    path = run / "metrics.jsonl"
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    for record in records:
+        if record["kind"] == "epoch":
+            record["averaged"] = record["epoch"] > 1
+    path.write_text("".join(json.dumps(record) + "\n" for record in records))
+    summary = summary_of(run)
+    assert [point.averaged for point in summary.points] == [False, True, True]
+    assert summary.settings == "seed 1, 8 epochs, averaged 0.998, dropout 0.5"
+    assert "averaged" not in summary_of(make_run("off", average=0.0)).settings
+    plain = make_run("plain")
+    note = "parameters averaged over steps: run"
+    assert note in comparison_table([summary, summary_of(plain)]).notes
+    assert not any("averaged" in each for each in comparison_table([summary_of(plain)]).notes)
+    page = comparison_page([summary])
+    assert "averaged 0.998" in page
+    assert "at epoch 3 (averaged)" in page
 
 
 def test_a_run_without_a_finished_epoch(make_run: MakeRun) -> None:

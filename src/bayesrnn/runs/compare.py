@@ -68,7 +68,11 @@ def comparison_table(summaries: Sequence[RunSummary]) -> Table:
     best = _best(summaries)
     if best:
         notes.insert(0, "* best on the validation set")
-    notes += [*_stale_notes(names, summaries), *_corpus_notes(names, summaries)]
+    notes += [
+        *_averaged_notes(names, summaries),
+        *_stale_notes(names, summaries),
+        *_corpus_notes(names, summaries),
+    ]
     column = header.index("valid")
     marked = frozenset((row, column) for row in best)
     return Table(header, rows, ("run", "method", "network"), notes, marked)
@@ -103,6 +107,16 @@ def _corpus_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list
         "the runs are on different data or vocabularies, and can be compared only within one: "
         f"{'; '.join(parts)}"
     ]
+
+
+def _averaged_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list[str]:
+    """The runs whose best epoch is that of averaged parameters."""
+    averaged = [
+        name
+        for name, summary in zip(names, summaries, strict=True)
+        if summary.best and summary.best.averaged
+    ]
+    return [f"parameters averaged over steps: {', '.join(averaged)}"] if averaged else []
 
 
 def _stale_notes(names: Sequence[str], summaries: Sequence[RunSummary]) -> list[str]:
@@ -182,7 +196,7 @@ def run_settings(summaries: Sequence[RunSummary]) -> Markup:
         again = ["--config", config, "--out", f"{summary.path}-again"]
         best = (
             f"best validation {summary.measure.title} {summary.measure.text(summary.best_valid)} "
-            f"at epoch {summary.best_epoch}"
+            f"at epoch {summary.best_epoch}{' (averaged)' if summary.best.averaged else ''}"
             if summary.best
             else "no epoch with a validation metric yet"
         )

@@ -26,6 +26,8 @@ class EpochPoint:
     valid: float | None
     #: Whether it was the best so far.
     marked_best: bool = False
+    #: Whether the averaged parameters were better, so that the metric is theirs.
+    averaged: bool = False
 
 
 @dataclass(frozen=True)
@@ -47,7 +49,7 @@ class RunSummary:
     points: tuple[EpochPoint, ...]
     #: What evaluations found, by the name of the file under `results/`.
     results: Mapping[str, Mapping[str, Any]]
-    #: The seed, the epochs and the options of the method, as text.
+    #: The seed, the epochs, the decay of an average and the options of the method, as text.
     settings: str
     #: Of what the task counts; the median over the training records.
     items_per_second: float | None
@@ -124,6 +126,7 @@ def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
             [
                 f"seed {config['seed']}",
                 counted(config["epochs"], "epoch"),
+                *([f"averaged {config['average']}"] if config.get("average") else []),
                 *_said(config["method"], options),
             ]
         ),
@@ -178,7 +181,8 @@ def _points(
         if not isinstance(epoch, int) or not isinstance(step, int):
             raise RunError(f"{path} is damaged: it has the figures of an epoch without its number")
         train, valid = (measure.read(record, f"{split}_") for split in ("train", "valid"))
-        points[epoch] = EpochPoint(epoch, step, train, valid, record.get("best") is True)
+        best, averaged = (record.get(name) is True for name in ("best", "averaged"))
+        points[epoch] = EpochPoint(epoch, step, train, valid, best, averaged)
     return tuple(points[epoch] for epoch in sorted(points))
 
 
