@@ -1,5 +1,7 @@
 import json
 import time
+from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -8,6 +10,7 @@ from bayesrnn.errors import ConfigError, MissingExtraError
 from bayesrnn.methods import METHODS
 from bayesrnn.studies import bench as module
 from bayesrnn.studies.bench import BenchOptions, bench
+from bayesrnn.training.averaging import EVERY
 
 
 @pytest.fixture
@@ -53,6 +56,26 @@ def test_only_the_methods_that_are_named_beside_plain(small_bench, capsys):
     assert "--methods has bbbb; there are: plain, " in capsys.readouterr().err
     assert main(["bench", "--pruned", "--methods", "bbb"]) == 1
     assert "--methods is for training" in capsys.readouterr().err
+
+
+def test_each_method_is_measured_with_averaged_parameters_as_well(small_bench, capsys):
+    """In turns that an update of the average is in; not where parameters cannot be averaged."""
+    assert main(["bench", "--steps", "20", "--methods", "bbb,sgld", "--averaged"]) == 0
+    names = ["plain", "plain averaged", "bbb", "bbb averaged", "sgld"]
+    assert small_bench == [name for name in names for _ in range(EVERY)] * 3  # one to warm up
+    assert "bbb averaged" in capsys.readouterr().out
+    assert main(["bench", "--pruned", "--averaged"]) == 1
+    assert "--averaged is for training" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("name", "average"), [("bbb", 0.0), ("bbb averaged", 0.998)])
+def test_a_step_is_that_of_the_method_with_or_without_an_average(monkeypatch, name, average):
+    def made(task, config, *_):
+        assert (config.method, config.average) == ("bbb", average)
+        return SimpleNamespace(step="the step")
+
+    monkeypatch.setattr(module, "make_trainer", made)
+    assert module.make_step(name, Path()) == "the step"
 
 
 def test_a_method_whose_extra_is_missing_is_left_out(small_bench, monkeypatch, capsys):

@@ -19,10 +19,14 @@ from bayesrnn.runs.start import make_trainer
 from bayesrnn.studies.machine import in_own_process, median_seconds, resident_megabytes
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.task import LanguageModelTask
+from bayesrnn.training.averaging import EVERY
 from bayesrnn.training.process import keep_freed_memory
 from bayesrnn.training.run_directory import RunDirectory
 
 VOCABULARY, BATCH, UNROLL = 10_000, 20, 35
+
+#: What the name of a method with averaged parameters ends with.
+AVERAGED = " averaged"
 
 Step = Callable[[], object]
 
@@ -38,25 +42,40 @@ class BenchOptions(JsonOptions):
     threads: int | None = option(None, "processor threads", ge=1)
     pruned: bool = option(False, "measure inference with pruned networks instead, against dense")
     methods: tuple[str, ...] = option((), "measure only these, beside plain", commas=True)
+    averaged: bool = option(False, "measure the methods with averaged parameters as well")
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pruned and self.methods:
+        if self.pruned and (self.methods or self.averaged):
+            name = "--methods" if self.methods else "--averaged"
             raise ConfigError(
-                "--methods is for training; --pruned measures pruned networks, leave it"
+                f"{name} is for training; --pruned measures pruned networks, leave it"
             )
 
 
 def bench(
-    steps: int, threads: int | None = None, methods: Sequence[str] = ()
+    steps: int,
+    threads: int | None = None,
+    methods: Sequence[str] = (),
+    averaged: bool = False,
 ) -> dict[str, dict[str, float]]:
     """Time and memory of a training step at medium size, as ratios to `plain`.
 
     methods: which of them, beside `plain`; all that are installed, if none is named.
+    averaged: whether to measure them with averaged parameters as well.
     """
     if threads is not None:
         torch.set_num_threads(threads)
-    return measure_training(method_names(methods), make_step, steps)
+    if not averaged:
+        return measure_training(method_names(methods), make_step, steps)
+    names = [
+        name
+        for method in method_names(methods)
+        for name in (method, method + AVERAGED)
+        if name == method or METHODS[method].can_average
+    ]
+    # A turn has to have an update of the average in it.
+    return measure_training(names, make_step, steps, turn=EVERY)
 
 
 def method_names(wanted: Sequence[str]) -> list[str]:
@@ -68,18 +87,22 @@ def method_names(wanted: Sequence[str]) -> list[str]:
 
 
 def measure_training(
-    names: Sequence[str], make_step: MakeStep, steps: int, slow: Sequence[str] = ()
+    names: Sequence[str],
+    make_step: MakeStep,
+    steps: int,
+    slow: Sequence[str] = (),
+    turn: int = 2,
 ) -> dict[str, dict[str, float]]:
     """Time and memory of a training step of each, as ratios to `plain`; shown as a table.
 
-    Of time, the median turn counts. A turn is two steps: methods may share work between two
-    minibatches. Memory is what a process needs at its peak beyond what it had before the network
-    was made.
+    Of time, the median turn counts. Memory is what a process needs at its peak beyond what it had
+    before the network was made.
 
     make_step: is called in new processes as well, so it has to be a module's function.
     slow: those of which one measured turn has to do.
+    turn: steps in a turn; two or more, for methods may share work between two minibatches.
     """
-    seconds = _measure_seconds(names, make_step, max(1, steps // 2), slow)
+    seconds = _measure_seconds(names, make_step, max(1, steps // turn), slow, turn)
     memory = _peak_memories(list(seconds), make_step)
     result = {
         name: {
@@ -95,7 +118,7 @@ def measure_training(
 
 
 def _measure_seconds(
-    names: Sequence[str], make_step: MakeStep, turns: int, slow: Sequence[str]
+    names: Sequence[str], make_step: MakeStep, turns: int, slow: Sequence[str], turn: int
 ) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         work: dict[str, Step] = {}
@@ -105,17 +128,24 @@ def _measure_seconds(
             except MissingExtraError as error:
                 say(f"{name} is left out: {error}")
         with progress_bar((turns + 1) * len(work), " turns", "measuring") as bar:
-            return median_seconds(work, turns, bar, calls=2, slow=slow)
+            return median_seconds(work, turns, bar, calls=turn, slow=slow)
 
 
 def make_step(name: str, folder: Path) -> Step:
-    """A function that trains one step of a method at medium size."""
+    """A function that trains one step of a method at medium size, by its name."""
     text = random_text()
     words = tuple(f"w{number}" for number in range(VOCABULARY))
     corpus = Corpus("benchmark", Vocabulary(words), text, text[:1000], text[:1000])
     task = LanguageModelTask()
     config = task.resolve(
-        {"method": name, "size": "medium", "batch_size": BATCH, "unroll": UNROLL, "device": "cpu"}
+        {
+            "method": name.removesuffix(AVERAGED),
+            "size": "medium",
+            "batch_size": BATCH,
+            "unroll": UNROLL,
+            "device": "cpu",
+            "average": 0.998 if name.endswith(AVERAGED) else 0.0,
+        }
     )
     return make_trainer(task, config, corpus, RunDirectory(folder), torch.device("cpu")).step
 
@@ -138,7 +168,7 @@ def _peak_memory(name: str, make_step: MakeStep, threads: int) -> float:
     before = resident_megabytes(peak=True)
     with tempfile.TemporaryDirectory() as folder:
         step = make_step(name, Path(folder))
-        for _ in range(4):
+        for _ in range(EVERY if name.endswith(AVERAGED) else 4):
             step()
     return resident_megabytes(peak=True) - before
 
@@ -148,9 +178,10 @@ def _print(result: dict[str, dict[str, Any]], steps: int) -> None:
         f"training at medium size (2x650, {VOCABULARY:,} words, {BATCH} sequences of {UNROLL}), "
         f"{torch.get_num_threads()} threads, median of {steps} interleaved steps"
     )
-    print(f"{'':20}{'speed':>8}{'memory':>8}{'s/step':>9}{'MB':>7}")
+    width = max(20, *(len(name) + 1 for name in result))
+    print(f"{'':{width}}{'speed':>8}{'memory':>8}{'s/step':>9}{'MB':>7}")
     for name, row in result.items():
         print(
-            f"{name:20}{row['ratio']:7.2f}x{row['memory_ratio']:7.2f}x"
+            f"{name:{width}}{row['ratio']:7.2f}x{row['memory_ratio']:7.2f}x"
             f"{row['seconds']:9.3f}{row['megabytes']:7.0f}"
         )

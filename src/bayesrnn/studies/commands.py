@@ -36,6 +36,6 @@ def run_bench(options: BenchOptions) -> None:
     if options.pruned:
         result: object = bench_pruned(options.steps, options.threads)
     else:
-        result = bench(options.steps, options.threads, options.methods)
+        result = bench(options.steps, options.threads, options.methods, options.averaged)
     if options.json is not None:
         write_json(result, options.json)
