@@ -106,13 +106,16 @@ def test_a_schedule_is_stretched_to_the_epochs():
 
 
 def test_a_saved_configuration_takes_nothing_from_recipes_of_today():
-    tuned = Recipe(epochs=2, hold_epochs=1, decay=0.5, options={"sigma_lr": 1.0, "kl_weight": 0.1})
+    options = {"sigma_lr": 1.0, "kl_weight": 0.1}
+    tuned = Recipe(epochs=2, hold_epochs=1, decay=0.5, average=0.9, options=options)
     recipes = Recipes(default=tuned)
     file = {"method": "bbb", "images": "digits", "options": {"kl_weight": 0.3}}
     started = resolve(MnistConfig, recipes, {}, file)
     assert (started.options["sigma_lr"], started.options["kl_weight"]) == (1.0, 0.3)
+    assert started.average == 0.9
     saved = resolve(MnistConfig, recipes, {}, file, saved=True)
     assert (saved.options["sigma_lr"], saved.options["kl_weight"]) == (0.0, 0.3)
+    assert saved.average == 0
 
 
 def test_a_recipe_by_name():

@@ -167,7 +167,7 @@ def resolve(
     method = METHODS[values["method"]]
     recipe = recipes.find(method.recipe_names(options), values.get("size"), values["recipe"])
     if saved:
-        recipe = replace(recipe, options={})
+        recipe = replace(recipe, options={}, average=0.0)
     if "epochs" in values:
         recipe = recipe.stretched(known["epochs"].check(values["epochs"]))
     by_recipe = recipe.settings()
