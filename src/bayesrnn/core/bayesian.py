@@ -12,7 +12,7 @@ from bayesrnn.core.init import Scale, absolute, relative
 from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.kernel.reference import inverse_softplus, softplus
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
-from bayesrnn.core.posterior import PriorTerm, draw
+from bayesrnn.core.posterior import Factor, PriorTerm, draw, factors
 from bayesrnn.core.priors import Prior, ScaleMixture
 from bayesrnn.core.sharpening import Sharpening, sharpen
 from bayesrnn.core.weights import Weights
@@ -196,6 +196,16 @@ class Bayesian(nn.Module):
                 tensor = torch.cat([tensor[:row], loc[row : row + 1], tensor[row:]])
             drawn[name] = tensor.reshape(loc.shape)
         return Weights(drawn, kl, noise, stats)
+
+    def factors(self, generator: torch.Generator | None = None) -> dict[str, Factor]:
+        """The posterior of each tensor, its prior and its KL, without rows that are never drawn.
+
+        generator: the source of the draw behind divergences that are not exact.
+        """
+        locs, rhos = (self._drawn(self._parameters_of(tree)) for tree in (self.loc, self.rho))
+        noise, terms = normal_noise(locs, draw_seed(generator)), list(self._terms.values())
+        found = factors(locs, rhos, terms, noise, self.min_sigma)
+        return dict(zip(self._terms, found, strict=True))
 
     def mean(self) -> Weights:
         """The posterior mean."""

@@ -51,6 +51,36 @@ class BackwardStats:
     squares: Squares | None = None
 
 
+class Factor(NamedTuple):
+    """The posterior of one weight tensor, N(loc, sigma^2), beside its prior.
+
+    kl: KL[q || p] in nats; as in a draw it is exact, or from one draw of the weights.
+    """
+
+    loc: Tensor
+    sigma: Tensor
+    term: PriorTerm
+    kl: float
+
+
+@torch.no_grad()
+def factors(
+    locs: Sequence[Tensor],
+    rhos: Sequence[Tensor],
+    terms: Sequence[PriorTerm],
+    noise: Noise,
+    floor: float,
+) -> list[Factor]:
+    """What `draw` draws and charges all at once, tensor by tensor."""
+    found = []
+    for place, (loc, rho, term) in enumerate(zip(locs, rhos, terms, strict=True)):
+        one = slice(place, place + 1)
+        own = Noise(noise.seed, noise.tensors[one], noise.squares[one], noise.sign)
+        _, kl, _ = draw([loc], [rho], [term], own, floor)
+        found.append(Factor(loc.detach(), softplus(rho.detach()) + floor, term, kl.item()))
+    return found
+
+
 def draw(
     locs: Sequence[Tensor],
     rhos: Sequence[Tensor],
