@@ -25,6 +25,7 @@ from bayesrnn.report.text import number_text
 from bayesrnn.runs.arguments import ReportOptions
 from bayesrnn.runs.config import Recipes, TrainingConfig, resolve
 from bayesrnn.runs.evaluation import Evaluation, EvaluationSettings
+from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.output import require_outputs, write_json, write_text
 from bayesrnn.training.problem import Problem
 
@@ -195,6 +196,11 @@ class Task(ABC, Generic[Config, Data]):
         """Notes below all rows."""
         del evaluation
         return []
+
+    def held_out(self, run: Any, data: Data, most: int) -> HeldOut | None:
+        """About `most` predictions of a run on the validation set; None without a likelihood."""
+        del run, data, most
+        return None
 
     def uncertainty(self) -> UncertaintyReport | None:
         """What `bayesrnn uncertainty` does with runs of the task; None: nothing."""

@@ -2,12 +2,14 @@
 
 import math
 from collections.abc import Callable, Iterable
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.nn import functional as F
 
 from bayesrnn.methods.base import Network, Objective, Outcome
+from bayesrnn.runs.held_out import Chunk
 from bayesrnn.tasks.captions.batches import CaptionBatch, EncodedCaptions
 from bayesrnn.uncertainty.bound import SummedMinibatch
 from bayesrnn.uncertainty.draws import Draws
@@ -59,6 +61,21 @@ def _log_probs(
         if advance is not None:
             advance(len(chosen))
     return torch.cat(found)
+
+
+def caption_chunks(captions: EncodedCaptions, most: int) -> list[Chunk]:
+    """The predictions of captions, a minibatch at a time, until there are about `most`."""
+    kept = int((captions.lengths.cumsum(0) <= most).sum())
+    numbers = torch.arange(max(kept, 1), device=captions.lengths.device)
+    return [_chunk(captions.batch(chosen)) for chosen in torch.split(numbers, _BATCH)]
+
+
+def _chunk(batch: CaptionBatch) -> Chunk:
+    def outputs(network: Network, state: Any) -> tuple[Tensor, Any]:
+        logits, _ = network(batch.inputs, batch.features)
+        return logits[batch.mask], state
+
+    return Chunk(outputs, batch.targets[batch.mask])
 
 
 def caption_minibatches(captions: EncodedCaptions, batch_size: int) -> Iterable[SummedMinibatch]:

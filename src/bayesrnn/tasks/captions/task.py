@@ -18,6 +18,7 @@ from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings, perplexity_row_text
+from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import PERPLEXITY, Measure, OwnComparison, Task, UncertaintyReport
@@ -39,7 +40,7 @@ from bayesrnn.tasks.captions.evaluate import (
     score_lines,
 )
 from bayesrnn.tasks.captions.features import FEATURE_WIDTH
-from bayesrnn.tasks.captions.likelihood import caption_likelihood, caption_nll
+from bayesrnn.tasks.captions.likelihood import caption_chunks, caption_likelihood, caption_nll
 from bayesrnn.tasks.captions.model import Captioner
 from bayesrnn.tasks.captions.trained import TrainedCaptioner
 from bayesrnn.uncertainty.draws import Draws
@@ -130,6 +131,14 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
         """Perplexity and scores of captions on a split of the run's own images."""
         run = self.open_run(path, settings.checkpoint, settings.device)
         return evaluate_captions(run, settings, options)
+
+    def held_out(self, run: TrainedCaptioner, data: Captions, most: int) -> HeldOut:
+        """Captions of the first validation images."""
+        train = EncodedCaptions.encode(data.train, data.vocabulary)
+        starts = torch.zeros(len(train.words), dtype=torch.bool)
+        starts[train.starts] = True
+        valid = EncodedCaptions.encode(data.valid, data.vocabulary).to(run.device)
+        return HeldOut(caption_chunks(valid, most), train.words[~starts])
 
     def uncertainty(self) -> UncertaintyReport:
         """Which captions are bad, and which images are unlike those that were learnt."""

@@ -10,9 +10,13 @@ from torch.nn import functional as F
 
 from bayesrnn.data.batches import evaluation_batches
 from bayesrnn.methods.base import Method, Network, Objective, Outcome
+from bayesrnn.runs.held_out import Chunk
 from bayesrnn.uncertainty.bound import SummedMinibatch
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
 from bayesrnn.uncertainty.likelihood import Likelihood
+
+#: Logits of a chunk. A draw is made anew for each chunk, so they must not be small.
+_CHUNK = 1 << 23
 
 
 def text_minibatches(stream: Tensor, streams: int, unroll: int) -> Iterable[SummedMinibatch]:
@@ -30,6 +34,20 @@ def _text_objective(inputs: Tensor, targets: Tensor, mask: Tensor) -> Callable[[
         return objective
 
     return from_state
+
+
+def text_chunks(stream: Tensor, streams: int, vocabulary: int) -> list[Chunk]:
+    """The predictions of a text, as many at a time as fit in memory."""
+    unroll = max(1, _CHUNK // (streams * vocabulary))
+    return [_text_chunk(*batch) for batch in evaluation_batches(stream, streams, unroll)]
+
+
+def _text_chunk(inputs: Tensor, targets: Tensor, mask: Tensor) -> Chunk:
+    def outputs(network: Network, state: Any) -> tuple[Tensor, Any]:
+        logits, after = network(inputs, state)
+        return logits[mask], after
+
+    return Chunk(outputs, targets[mask])
 
 
 @torch.no_grad()

@@ -16,13 +16,14 @@ from bayesrnn.methods.base import Method, Network, Objective, Outcome, build_wor
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings, perplexity_row_text
+from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import PERPLEXITY, Measure, Task, UncertaintyReport
 from bayesrnn.tasks.lm import ENTRY
 from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.evaluate import TextEvaluation, TextOptions, TextRow, evaluate_text
-from bayesrnn.tasks.lm.likelihood import likelihood
+from bayesrnn.tasks.lm.likelihood import likelihood, text_chunks
 from bayesrnn.tasks.lm.pruned import language_model, load_pruned
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel, corpus_of
 from bayesrnn.uncertainty.likelihood import Likelihood
@@ -124,6 +125,11 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
             path, settings.checkpoint, settings.device, for_inference=options.dynamic is None
         )
         return evaluate_text(run, settings, options)
+
+    def held_out(self, run: TrainedLanguageModel, data: Corpus, most: int) -> HeldOut:
+        """The beginning of the validation text."""
+        text = data.valid[: most + 1].to(run.device)
+        return HeldOut(text_chunks(text, VALIDATION_STREAMS, len(data.vocabulary)), data.train)
 
     def uncertainty(self) -> UncertaintyReport:
         """Entropy gap, calibration, and how well shifted text is detected."""

@@ -16,6 +16,7 @@ from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.runs.held_out import Chunk, HeldOut
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import Measure, Task, TrainedRun
 from bayesrnn.tasks.mnist import ENTRY
@@ -124,6 +125,15 @@ class MnistTask(Task[MnistConfig, Images]):
         run = self.open_run(path, settings.checkpoint, settings.device)
         images: ImageSet = getattr(self.load(run.config), settings.split)
         return evaluate_images(run, images.to(run.device), settings)
+
+    def held_out(self, run: TrainedRun[MnistConfig], data: Images, most: int) -> HeldOut:
+        """Validation images."""
+        images = data.valid.images[:most].to(run.device)
+
+        def outputs(network: Network, state: Any) -> tuple[torch.Tensor, Any]:
+            return network(images), state
+
+        return HeldOut([Chunk(outputs, data.valid.labels[:most])], data.train.labels)
 
     def line(self, row: ImageRow) -> str:
         """The metrics of a row."""

@@ -16,6 +16,7 @@ from torch import Tensor
 from torch.nn import functional as F
 
 from bayesrnn.methods.base import Network, Objective, Outcome
+from bayesrnn.runs.held_out import Chunk
 from bayesrnn.tasks.sentiment.data import Labels, Numbers
 from bayesrnn.tasks.sentiment.segments import SegmentBatch, Segments
 from bayesrnn.uncertainty.average import RunningMoments, entropy
@@ -69,8 +70,14 @@ def segment_nll(
     if isinstance(target, Labels):
         return F.cross_entropy(outputs, targets, reduction=reduction)
     mean, log_variance = outputs.unbind(-1)
-    wanted = target.standardised(targets)
-    return F.gaussian_nll_loss(mean, wanted, log_variance.exp(), full=True, reduction=reduction)
+    return F.gaussian_nll_loss(
+        mean, wanted(targets, target), log_variance.exp(), full=True, reduction=reduction
+    )
+
+
+def wanted(targets: Tensor, target: Numbers | Labels) -> Tensor:
+    """What a network learns: the numbers of labels, or standardised numbers."""
+    return targets if isinstance(target, Labels) else target.standardised(targets)
 
 
 @torch.no_grad()
@@ -123,6 +130,19 @@ def segment_minibatches(
     """Minibatches of segments, each with its summed loss."""
     for chosen in segments.by_length(batch_size):
         yield _summed(segments.batch(chosen), target), len(chosen)
+
+
+def segment_chunks(segments: Segments, target: Numbers | Labels, most: int) -> list[Chunk]:
+    """The predictions for the first `most` segments, some at a time."""
+    numbers = torch.arange(min(len(segments), most), device=segments.lengths.device)
+    return [_chunk(segments.batch(chosen), target) for chosen in torch.split(numbers, _BATCH)]
+
+
+def _chunk(batch: SegmentBatch, target: Numbers | Labels) -> Chunk:
+    def outputs(network: Network, state: Any) -> tuple[Tensor, Any]:
+        return network(batch.words, batch.lengths), state
+
+    return Chunk(outputs, wanted(batch.targets, target))
 
 
 def _summed(batch: SegmentBatch, target: Numbers | Labels) -> Callable[[Any], Objective]:

@@ -27,6 +27,7 @@ from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import Measure, Task
 from bayesrnn.tasks.sentiment import ENTRY
@@ -41,7 +42,7 @@ from bayesrnn.tasks.sentiment.evaluate import (
     text_metrics,
 )
 from bayesrnn.tasks.sentiment.model import TextPredictor
-from bayesrnn.tasks.sentiment.predictions import segment_nll
+from bayesrnn.tasks.sentiment.predictions import segment_chunks, segment_nll, wanted
 from bayesrnn.tasks.sentiment.segments import SegmentBatch, Segments
 from bayesrnn.tasks.sentiment.trained import TARGET_FILE, TrainedTextPredictor, reviews_of
 from bayesrnn.uncertainty.draws import Draws
@@ -138,6 +139,11 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         """Error, likelihood and calibration, or intervals, on a split of the run's own texts."""
         run = self.open_run(path, settings.checkpoint, settings.device)
         return evaluate_sentiment(run, settings)
+
+    def held_out(self, run: TrainedTextPredictor, data: Reviews, most: int) -> HeldOut:
+        """Segments of validation texts; numbers are standardised, as the network learns them."""
+        train = wanted(data.train.targets[data.train.texts], data.target)
+        return HeldOut(segment_chunks(data.valid.to(run.device), data.target, most), train)
 
     def line(self, row: SentimentRow) -> str:
         """The metrics of a row."""
