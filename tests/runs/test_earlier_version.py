@@ -54,6 +54,15 @@ def test_figures_are_what_they_were(program, name, tolerance, samples):
 
 
 @pytest.mark.parametrize("name", RUNS)
+def test_runs_are_examined(program, name):
+    code, out, errors = program("doctor", name, "--samples", "2", "--json", "-")
+    assert code == 0, errors
+    found = json.loads(out)
+    assert found["course"]["best"] == 1
+    assert math.isfinite(found["nats"]["gained"])
+
+
+@pytest.mark.parametrize("name", RUNS)
 def test_training_goes_on(program, name):
     code, _, errors = program("train", name, "--resume", "--out", name, "--epochs", 2)
     assert code == 0, errors

@@ -11,6 +11,7 @@ from bayesrnn.options import flag, from_toml, options_of
 from bayesrnn.runs.evaluate import describe, evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.tasks import TASKS, task_of
+from bayesrnn.training.run_directory import RunDirectory
 
 from ..conftest import model_hash
 
@@ -82,6 +83,31 @@ def test_a_run_is_trained_resumed_evaluated_and_compared(task, train, program, t
     assert f"{task.unit}s/s" in out
     assert measure.text(measure.read(kept)) in out
     assert measure.title in (tmp_path / "page.html").read_text()
+
+
+def test_a_run_is_examined(task, train, program, tmp_path):
+    run = train(tmp_path / "run", "--method", "bbb", *epochs(1))
+    page, values = tmp_path / "page.html", tmp_path / "found.json"
+    arguments = ("--samples", "2", "--html", page, "--json", values)
+    code, out, errors = program("doctor", run, *arguments, "--device", "cpu")
+    assert code == 0, errors
+    assert "sigma did not learn" in out
+    assert "sigma did not learn" in page.read_text()
+    found = json.loads(values.read_text())
+    assert found["gradients"].keys() == {"mu", "rho"}
+    (epoch,) = [r for r in RunDirectory(run).metrics.read() if r["kind"] == "epoch"]
+    if found["validation"] is None:
+        assert "nll" not in epoch
+    else:
+        # The loop has validated with the same weights, in the user's unit and on the same data.
+        loaded = task.open_run(run, device="cpu")
+        data = task.load(loaded.config)
+        problem = task.problem(loaded.config, data, loaded.method, loaded.net, loaded.device)
+        unit = problem.loss_metrics(0.0).get("nll", 0.0)
+        assert found["validation"]["mean"]["nll"] + unit == pytest.approx(
+            epoch["valid_nll"], rel=1e-4
+        )
+        assert found["validation"]["samples"] == 2
 
 
 @pytest.mark.parametrize("method", ["plain", "ensemble"])

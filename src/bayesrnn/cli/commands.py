@@ -12,6 +12,7 @@ from bayesrnn.options import CheckedOptions, option
 from bayesrnn.progress import say
 from bayesrnn.runs.arguments import JsonOptions, ReportOptions, RunOrFileOptions
 from bayesrnn.runs.compare import compare
+from bayesrnn.runs.doctor.command import DoctorOptions, doctor
 from bayesrnn.runs.evaluate import describe, evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.options import (
@@ -139,3 +140,15 @@ def compare_runs(options: CompareOptions) -> None:
         if run.is_file():
             raise ConfigError(f"{run} is a file; compare takes the folders of runs")
     print(compare([read_summary(task_of(run), run) for run in options.runs], options.out))
+
+
+@command(DoctorOptions)
+def examine_run(options: DoctorOptions) -> None:
+    """Say why a run does not learn, and what to try.
+
+    Widths against their start, signal against noise, what the weights cost and bring, gradients,
+    clipping, draws against the mean weights; on training and validation data, never on test data.
+
+    bayesrnn doctor runs/mine --html doctor.html
+    """
+    options.show(doctor(task_of(options.run), options))

@@ -32,6 +32,9 @@ _ANY_TASK: dict[tuple[str, ...], Command] = {
         f"{_COMMANDS}:compare_runs",
         "Compare runs: a table, and learning curves in one self-contained page.",
     ),
+    ("doctor",): Command(
+        f"{_COMMANDS}:examine_run", "Say why a run does not learn, and what to try."
+    ),
 }
 
 

@@ -1,0 +1,95 @@
+"""What an examination of a run has found: figures, without a judgement."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from bayesrnn.runs.doctor.course import Course
+from bayesrnn.runs.doctor.gradients import GradientNoise, TrainingLoss
+from bayesrnn.runs.doctor.posterior import TensorReport
+from bayesrnn.runs.held_out import PredictionScore
+
+
+@dataclass(frozen=True)
+class Nats:
+    """What a prediction of the training set costs and brings, in nats.
+
+    base: its loss by the best constant prediction, which needs no network; None if not known.
+    kl: KL[q || p] of all weights, shared by the predictions of an epoch.
+    kl_weight: the factor with which training charges it.
+    """
+
+    train: TrainingLoss
+    base: float | None
+    kl: float | None
+    kl_weight: float
+
+    @property
+    def gained(self) -> float | None:
+        """What draws of the network predict better than the constant."""
+        return None if self.base is None else self.base - self.train.draws
+
+    @property
+    def charged(self) -> float | None:
+        """What training charges for the weights."""
+        return None if self.kl is None else self.kl * self.kl_weight
+
+    @property
+    def free_energy(self) -> float | None:
+        """The loss of draws and the KL, as charged."""
+        return None if self.charged is None else self.train.draws + self.charged
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The same part of the validation set by the mean weights, and by the average of draws.
+
+    draws: None where all draws are the same network.
+    """
+
+    mean: PredictionScore
+    draws: PredictionScore | None
+    samples: int
+
+
+@dataclass(frozen=True)
+class Examination:
+    """All that was found.
+
+    tensors: of the posterior; empty where the method has none.
+    left_out: what could not be measured, and why.
+    noise_factor: the factor on the noise of draws that `bayesrnn calibrate` has fitted.
+    prior: its name among the options, if the method has one.
+    sigma_lr: the rate of widths that have one of their own; else 0.
+    minibatches: in an epoch.
+    """
+
+    path: Path
+    method: str
+    task: str
+    measure: str
+    step: int
+    minibatches: int
+    clip: float | None
+    course: Course
+    nats: Nats
+    tensors: Sequence[TensorReport] = ()
+    gradients: dict[str, GradientNoise] = field(default_factory=dict)
+    validation: Validation | None = None
+    noise_factor: float | None = None
+    prior: str | None = None
+    sigma_lr: float = 0.0
+    left_out: Sequence[str] = ()
+
+    @property
+    def gap(self) -> float:
+        """The nats by which the mean weights predict training data better than new data."""
+        return 0.0 if self.validation is None else self.validation.mean.nll - self.nats.train.mean
+
+    @property
+    def lost(self) -> float | None:
+        """The share of what the mean weights gained on training data that they lack on new data."""
+        if self.validation is None or self.nats.base is None:
+            return None
+        gained = self.nats.base - self.nats.train.mean
+        return self.gap / gained if gained > 0 else None

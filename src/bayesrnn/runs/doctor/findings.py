@@ -1,0 +1,236 @@
+"""What is wrong with a run, and what to try: a rule for each complaint."""
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bayesrnn.runs.doctor.examination import Examination
+from bayesrnn.runs.doctor.posterior import overall
+
+#: sigma has not learnt if the logarithm of its change differs this little between weights, and it
+#: still follows its start this closely, unless that was the same for all weights.
+_SAME_CHANGE, _AS_AT_START = 0.2, 0.8
+_MOST_WEIGHTS, _FEW_WEIGHTS = 0.8, 0.2
+#: Shares of what was gained on training data that are lost on new data.
+_MUCH_LOST, _LITTLE_LOST = 0.2, 0.1
+#: Nats a prediction between training and validation data that are no overfitting, however little
+#: was gained.
+_SMALL_GAP = 0.03
+_MOSTLY_CLIPPED = 0.5
+#: Nats a prediction.
+_WORSE, _UNSURE = 0.002, 0.05
+_NOISE_NEAR_1 = (0.7, 1.4)
+#: Shares of the validation measure.
+_STILL_FALLING, _RISEN = 0.01, 0.02
+
+
+@dataclass(frozen=True)
+class Finding:
+    """What is wrong, in figures, and what to try."""
+
+    title: str
+    seen: str
+    advice: str
+
+
+@dataclass(frozen=True)
+class Rule:
+    """A complaint.
+
+    seen: what an examination shows of it, in figures; None where all is well or not known.
+    advice: what to try, given the examination.
+    """
+
+    title: str
+    seen: Callable[[Examination], str | None]
+    advice: Callable[[Examination], str]
+
+
+def findings(examination: Examination) -> list[Finding]:
+    """All complaints, the gravest first."""
+    seen = [(rule, rule.seen(examination)) for rule in RULES]
+    return [Finding(rule.title, said, rule.advice(examination)) for rule, said in seen if said]
+
+
+def _sigma_stays(found: Examination) -> str | None:
+    posterior = overall(found.tensors)
+    if posterior.change is None or posterior.change[1] >= _SAME_CHANGE:
+        return None
+    if posterior.start_correlation is not None and posterior.start_correlation < _AS_AT_START:
+        return None
+    factor = math.exp(posterior.change[0])
+    said = [f"it is its start times {factor:.2f}, and nearly the same for every weight"]
+    correlations = {"its start": posterior.start_correlation, "|mu|": posterior.mean_correlation}
+    for name, value in correlations.items():
+        said += [] if value is None else [f"correlation with {name} {value + 0.0:.2f}"]
+    return "; ".join(said)
+
+
+def _sigma_advice(found: Examination) -> str:
+    rate = "a larger --sigma-lr, or more epochs" if found.sigma_lr else "--sigma-lr 1"
+    return (
+        f"{rate}, so that widths learn at a rate of their own. Until they do, draws, mutual "
+        "information and pruning by |mu| / sigma show the random start, and --sigma-scale acts "
+        "like a dropout rate"
+    )
+
+
+def _overpaid(found: Examination) -> str | None:
+    charged, gained = found.nats.charged, found.nats.gained
+    if charged is None or gained is None or charged <= gained:
+        return None
+    most = max(found.tensors, key=lambda tensor: tensor.kl)
+    share = most.kl / sum(tensor.kl for tensor in found.tensors)
+    return (
+        f"the KL as charged is {charged:.3g} nats a prediction ({share:.0%} of it in {most.name}), "
+        f"and the weights gain {gained:.3g} over always saying the frequencies: by its own "
+        "objective, no network would be better"
+    )
+
+
+def _overpaid_advice(found: Examination) -> str:
+    if found.prior == "fitted" and found.sigma_lr:
+        return "more epochs, a lower --kl-weight, or scales for smaller groups (--prior-per)"
+    return (
+        "--prior fitted, which charges for signal-to-noise alone, with widths that learn "
+        "(--sigma-lr 1)"
+    )
+
+
+def _underfits(found: Examination) -> str | None:
+    at_prior, lost = overall(found.tensors).at_prior, found.lost
+    if at_prior is None or lost is None or at_prior < _MOST_WEIGHTS or lost > _LITTLE_LOST:
+        return None
+    return (
+        f"{at_prior:.0%} of the weights are at the prior, and new data are predicted nearly as "
+        f"well as training data ({_lost_text(lost)})"
+    )
+
+
+def _overfits(found: Examination) -> str | None:
+    lost, at_prior = found.lost, overall(found.tensors).at_prior
+    if lost is None or lost < _MUCH_LOST or found.gap < _SMALL_GAP:
+        return None
+    if at_prior is None or at_prior > _FEW_WEIGHTS:
+        return _lost_text(lost)
+    return f"{_lost_text(lost)}; only {at_prior:.0%} of the weights are at the prior"
+
+
+def _lost_text(lost: float) -> str:
+    return f"{lost:.0%} of what was gained on training data is lost on validation data"
+
+
+def _overfit_advice(found: Examination) -> str:
+    if found.tensors:
+        return "a larger --kl-weight, a prior that fits itself (--prior fitted), or fewer epochs"
+    return "drop or decay more (--dropout, --weight-decay), fewer epochs, or a smaller network"
+
+
+def _clipped(found: Examination) -> str | None:
+    share = found.course.clipped
+    if share is None or share < _MOSTLY_CLIPPED:
+        return None
+    return (
+        f"{share:.0%} of the logged steps were clipped at {found.clip:g}; the median norm is "
+        f"{found.course.norms:.3g}. Such steps are equally long however small the loss becomes"
+    )
+
+
+def _worse_draws(found: Examination) -> str | None:
+    checked = found.validation
+    if checked is None or checked.draws is None:
+        return None
+    worse = checked.draws.nll - checked.mean.nll
+    if worse < _WORSE:
+        return None
+    return (
+        f"averaged over {checked.samples} draws a prediction costs {checked.draws.nll:.4f} nats, "
+        f"and {checked.mean.nll:.4f} with the mean weights"
+    )
+
+
+def _unsure(found: Examination) -> str | None:
+    checked = found.validation
+    if checked is None:
+        return None
+    best = checked.mean
+    if checked.draws is not None and checked.draws.nll < best.nll:
+        best = checked.draws
+    if best.overconfidence is None or abs(best.overconfidence) < _UNSURE:
+        return None
+    which = "mean weights" if best is checked.mean else "average of draws"
+    word = "surer than they may be" if best.overconfidence > 0 else "less sure than they could be"
+    return f"predictions of the {which} are {abs(best.overconfidence):.2f} nats {word}"
+
+
+def _fitted_noise(found: Examination) -> str | None:
+    factor, (low, high) = found.noise_factor, _NOISE_NEAR_1
+    if factor is None or low <= factor <= high:
+        return None
+    wide = "wider" if factor < 1 else "narrower"
+    return f"validation data want {factor:.2f} times the noise: draws are {wide} than data say"
+
+
+def _falling(found: Examination) -> str | None:
+    course, gain = found.course, found.course.last_gain
+    if gain is None or course.best != course.epochs or gain < _STILL_FALLING:
+        return None
+    return f"the {found.measure} fell by {gain:.1%} in epoch {course.epochs}, the last, and best"
+
+
+def _falling_advice(found: Examination) -> str:
+    done, planned = found.course.epochs, found.course.planned
+    if done == planned:
+        return "more --epochs"
+    resume = f"bayesrnn train {found.task} --resume --out {found.path}"
+    return f"go on, these are {done} of {planned} epochs: {resume}"
+
+
+def _rising(found: Examination) -> str | None:
+    course, rise = found.course, found.course.rise
+    if rise is None or course.best is None or rise < _RISEN:
+        return None
+    return (
+        f"the validation {found.measure} has risen by {rise:.1%} since its lowest; the best epoch "
+        f"was {course.best} of {course.epochs}"
+    )
+
+
+def _always(text: str) -> Callable[[Examination], str]:
+    return lambda found: text
+
+
+RULES = (
+    Rule("sigma did not learn", _sigma_stays, _sigma_advice),
+    Rule("The weights cost more than they bring", _overpaid, _overpaid_advice),
+    Rule("It underfits", _underfits, _always("a lower --kl-weight, or more epochs")),
+    Rule("It overfits", _overfits, _overfit_advice),
+    Rule(
+        "Draws are worse than the mean weights",
+        _worse_draws,
+        lambda found: f"bayesrnn calibrate {found.path} fits the noise of draws",
+    ),
+    Rule(
+        "It does not know how sure it may be",
+        _unsure,
+        lambda found: f"bayesrnn calibrate {found.path} fits a temperature",
+    ),
+    Rule(
+        "The noise of draws is not what the data say",
+        _fitted_noise,
+        _always("widths that learn (--sigma-lr 1); for dropout, another rate"),
+    ),
+    Rule(
+        "Most steps are clipped",
+        _clipped,
+        _always(
+            "a lower --lr together with a larger --clip; or --average, which smooths equal steps"
+        ),
+    ),
+    Rule("It had not finished learning", _falling, _falling_advice),
+    Rule(
+        "It got worse after its best epoch",
+        _rising,
+        _always("fewer --epochs or an earlier decay (--hold-epochs), or --average"),
+    ),
+)

@@ -1,0 +1,69 @@
+"""Examinations of runs that were never trained."""
+
+from dataclasses import replace
+from pathlib import Path
+
+from bayesrnn.runs.doctor.course import Course
+from bayesrnn.runs.doctor.examination import Examination, Nats, Validation
+from bayesrnn.runs.doctor.gradients import GradientNoise, TrainingLoss
+from bayesrnn.runs.doctor.posterior import EDGES, TensorReport, Widths
+from bayesrnn.runs.held_out import PredictionScore
+
+BINS = len(EDGES) - 1
+
+
+def tensor(sd=1.0, at_prior=0.5, mean=0.5, mean_correlation=0.4, start=None, name="output.weight"):
+    """The report of a tensor whose widths have learnt, unless asked otherwise."""
+    histogram = tuple(range(BINS))
+    widths = Widths((0.2, 1.6, 9.0), mean, sd, start, histogram=histogram)
+    return TensorReport(name, 1000, 500.0, at_prior, mean_correlation, histogram, widths)
+
+
+def course(**changes):
+    """A training that fell and came to rest."""
+    well = Course(planned=3, valid=(90.0, 60.1, 60.0), best=3, clipped=0.1, norms=3.0)
+    return replace(well, **changes)
+
+
+def nats(mean=3.8, draws=3.9, base=6.0, kl=4.0, kl_weight=0.2):
+    """A network whose weights bring more than they cost."""
+    return Nats(TrainingLoss(mean, draws, 10_000), base, kl, kl_weight)
+
+
+def validation(mean=3.9, draws=3.88, mean_entropy=3.89, draws_entropy=3.87):
+    """Draws that beat the mean, and know how sure they may be."""
+    scores = (PredictionScore(mean, mean_entropy, 500), PredictionScore(draws, draws_entropy, 500))
+    return Validation(*scores, samples=10)
+
+
+def examination(**changes):
+    """An examination in which nothing is wrong, but for the changes."""
+    well = Examination(
+        path=Path("runs/mine"),
+        method="bbb",
+        task="lm",
+        measure="perplexity",
+        step=300,
+        minibatches=100,
+        clip=5.0,
+        course=course(),
+        nats=nats(),
+        tensors=(tensor(),),
+        gradients={"mu": GradientNoise(1.0, 4.0), "rho": GradientNoise(0.0, 2.0)},
+        validation=validation(),
+        noise_factor=0.9,
+    )
+    return replace(well, **changes)
+
+
+def without_posterior(**changes):
+    """An examination of a method that has none."""
+    return examination(
+        method="dropout",
+        **{
+            "tensors": (),
+            "nats": nats(kl=None),
+            "left_out": ["widths, prior and KL: dropout has no posterior over weights"],
+            **changes,
+        },
+    )
