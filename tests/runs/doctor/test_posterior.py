@@ -11,7 +11,7 @@ from torch import nn
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.init import absolute
 from bayesrnn.core.kernel.reference import inverse_softplus
-from bayesrnn.core.priors import Gaussian, Prior, ScaleMixture
+from bayesrnn.core.priors import FittedGaussian, Gaussian, Prior, ScaleMixture
 from bayesrnn.random import seeded
 from bayesrnn.runs.doctor.posterior import (
     EDGES,
@@ -82,6 +82,15 @@ def test_the_scale_of_a_mixture_is_that_of_the_component_which_a_row_has_chosen(
     (factor,) = net.factors(seeded(0)).values()
     # Weights along the axis of the units, the first of a linear layer's matrix, choose together.
     assert prior_scale(factor).flatten().tolist() == pytest.approx([1.0, 1e-3], rel=1e-3)
+
+
+def test_the_scale_of_a_fitted_prior_is_the_one_that_it_has_fitted():
+    loc, sigma = torch.tensor([[1.0, 2.0], [3.0, 4.0]]), torch.full((2, 2), 0.5)
+    net = posterior(loc, sigma, FittedGaussian("column", a=1.0, b=0.25))
+    (factor,) = net.factors(seeded(0)).values()
+    # (sum(loc^2 + sigma^2) + 2 b) / (n + 2 a) of the weights that enter a unit, a row here
+    expected = [math.sqrt((5 + 0.5 + 0.5) / 4), math.sqrt((25 + 0.5 + 0.5) / 4)]
+    assert prior_scale(factor).flatten().tolist() == pytest.approx(expected)
 
 
 class Laplace(Prior):
