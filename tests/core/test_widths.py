@@ -81,6 +81,14 @@ def test_a_long_step_is_shortened_as_a_whole_for_each_tensor():
     torch.testing.assert_close(short.detach(), -short.grad)
 
 
+def test_a_single_number_moves_by_ten_limits_at_most():
+    rho = nn.Parameter(torch.zeros(10_000))
+    rho.grad = torch.zeros(10_000)
+    rho.grad[3] = 1e6
+    WidthSGD([rho], limit=0.1).step()
+    assert rho[3].item() == pytest.approx(-1.0)
+
+
 def test_parameters_without_gradients_stay():
     rho, other = nn.Parameter(torch.ones(2)), nn.Parameter(torch.ones(2))
     rho.grad = torch.zeros(2)

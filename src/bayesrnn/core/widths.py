@@ -21,6 +21,9 @@ from torch import Tensor, nn
 from bayesrnn.core.norms import total_norm
 from bayesrnn.errors import ConfigError
 
+#: The longest step of a single number, in limits.
+_LONGEST = 10.0
+
 
 class WidthSGD(torch.optim.Optimizer):
     """Gradient descent for rho, with a limit on each step.
@@ -30,7 +33,8 @@ class WidthSGD(torch.optim.Optimizer):
 
     The step of a tensor is scaled down to a root mean square of `limit` as a whole. (A limit on
     each number instead would cut the large noise, and with it the likelihood's share, more often
-    than the prior's share, which has none: widths would end too wide.)
+    than the prior's share, which has none: widths would end too wide.) A single number moves by at
+    most ten times as much: where most weights are asleep, the few others have far longer steps.
     """
 
     def __init__(
@@ -53,7 +57,9 @@ class WidthSGD(torch.optim.Optimizer):
         for group in self.param_groups:
             for rho in group["params"]:
                 if rho.grad is not None:
-                    rho.sub_(rho.grad, alpha=_rate(rho.grad, group["lr"], group["limit"]))
+                    rate = _rate(rho.grad, group["lr"], group["limit"])
+                    most = _LONGEST * group["limit"]
+                    rho.sub_((rho.grad * rate).clamp_(-most, most))
         return loss
 
 
