@@ -16,7 +16,7 @@ from bayesrnn.core.kernel.compiled import kernel_for
 
 @dataclass(frozen=True)
 class Noise:
-    """The noise of one draw: `sign` times the tensors that `seed` gives."""
+    """The noise of one draw: `sign` times the tensors that `seed` gives, unless it was scaled."""
 
     seed: int
     tensors: tuple[Tensor, ...]
@@ -27,6 +27,16 @@ class Noise:
     def mirrored(self) -> "Noise":
         """The same noise with the opposite sign, at no cost."""
         return replace(self, sign=-self.sign)
+
+    def scaled(self, factor: float) -> "Noise":
+        """The noise times `factor`: a draw with it has standard deviations `factor` times as large.
+
+        The KL of such a draw is not that of the posterior: it is for prediction.
+        """
+        if factor == 1:
+            return self
+        tensors = tuple(tensor * factor for tensor in self.tensors)
+        return replace(self, tensors=tensors, squares=self.squares * factor**2)
 
 
 def draw_seed(generator: torch.Generator | None) -> int:

@@ -16,6 +16,7 @@ from typing_extensions import TypeVar
 
 from bayesrnn.core.init import Scale, relative
 from bayesrnn.core.widths import WidthSGD
+from bayesrnn.errors import ConfigError
 from bayesrnn.nn.recurrent import WordNetwork
 from bayesrnn.options import CheckedOptions, options_of
 from bayesrnn.random import RandomStreams
@@ -133,6 +134,9 @@ class Method(ABC, Generic[Options, Net]):
     #: where single steps are samples, or where the optimiser holds a part of what is learnt.
     can_average: ClassVar[bool] = True
 
+    #: The factor on the noise of `draw`, see `set_noise`.
+    noise_factor: float = 1.0
+
     def __init__(self, options: Options, streams: RandomStreams) -> None:
         self.options = options
         self.streams = streams
@@ -242,6 +246,21 @@ class Method(ABC, Generic[Options, Net]):
     @abstractmethod
     def draw(self, net: Net, seed: int) -> Network:
         """The network of a seed, drawn from the distribution of the weights."""
+
+    @property
+    def noise_can_change(self) -> bool:
+        """Whether draws have a noise that `set_noise` makes larger or smaller."""
+        return False
+
+    def set_noise(self, net: Net, factor: float) -> None:
+        """Draw with `factor` times the noise from now on: of sigma, or of a dropout rate.
+
+        This is for prediction: `draw` alone knows it, training never does.
+        """
+        del net
+        if factor != 1 and not self.noise_can_change:
+            raise ConfigError(f"the draws of {self.name} have no noise that a factor could change")
+        self.noise_factor = factor
 
     def state(self) -> Any:
         """What has to be saved to continue after an interruption, beside `streams`."""

@@ -9,6 +9,7 @@ from torch.nn import functional as F
 from bayesrnn.core.functional import run_with
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective
+from bayesrnn.nn.dropout import scaled_rate
 from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import RandomStreams
 
@@ -48,7 +49,8 @@ class DropConnect(Method[DropConnectOptions, nn.Module]):
 
     def loss(self, net: nn.Module, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The negative log-likelihood with weights dropped."""
-        nll, state = objective(self._dropped(net.train(), self.streams))
+        rate = self.options.weight_dropout
+        nll, state = objective(_dropped(net.train(), rate, self.streams))
         return MinibatchLoss(nll, state, {"nll": nll.item()})
 
     @property
@@ -58,7 +60,8 @@ class DropConnect(Method[DropConnectOptions, nn.Module]):
 
     def draw(self, net: nn.Module, seed: int) -> Network:
         """The network without the weights that the seed drops."""
-        network = self._dropped(net, RandomStreams(seed))
+        rate = scaled_rate(self.options.weight_dropout, self.noise_factor)
+        network = _dropped(net, rate, RandomStreams(seed))
 
         def evaluated(*args: Any, **kwargs: Any) -> Any:
             net.eval()
@@ -66,19 +69,25 @@ class DropConnect(Method[DropConnectOptions, nn.Module]):
 
         return evaluated
 
-    def _dropped(self, net: nn.Module, streams: RandomStreams) -> Network:
-        """The network with one mask on its weights, drawn now."""
-        weights: dict[str, Tensor] = {}
-        with streams.as_default("dropout"):
-            for names in _droppable(net):
-                dropped = F.dropout(net.get_parameter(names[0]), self.options.weight_dropout)
-                weights.update(dict.fromkeys(names, dropped))
+    @property
+    def noise_can_change(self) -> bool:
+        """The share that is dropped, unless it is 0."""
+        return self.draws_differ
 
-        def network(*args: Any, **kwargs: Any) -> Any:
-            # Each place is named: a matrix that is an embedding as well is dropped here alone.
-            return run_with(net, weights, args, kwargs, tie_weights=False)
 
-        return network
+def _dropped(net: nn.Module, rate: float, streams: RandomStreams) -> Network:
+    """The network with one mask on its weights, drawn now."""
+    weights: dict[str, Tensor] = {}
+    with streams.as_default("dropout"):
+        for names in _droppable(net):
+            dropped = F.dropout(net.get_parameter(names[0]), rate)
+            weights.update(dict.fromkeys(names, dropped))
+
+    def network(*args: Any, **kwargs: Any) -> Any:
+        # Each place is named: a matrix that is an embedding as well is dropped here alone.
+        return run_with(net, weights, args, kwargs, tie_weights=False)
+
+    return network
 
 
 def _droppable(net: nn.Module) -> list[list[str]]:

@@ -7,7 +7,7 @@ from torch import nn
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective
-from bayesrnn.nn.dropout import dropping
+from bayesrnn.nn.dropout import dropping, scaled_rates
 from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import RandomStreams
 
@@ -60,7 +60,12 @@ class Dropout(Method[DropoutOptions, nn.Module]):
 
     def draw(self, net: nn.Module, seed: int) -> Network:
         """The network with dropout left on (MC dropout)."""
-        return with_passing_masks(net, seed)
+        return with_passing_masks(net, seed, self.noise_factor)
+
+    @property
+    def noise_can_change(self) -> bool:
+        """The rate, unless it is 0."""
+        return self.draws_differ
 
 
 def loss_with_masks(net: nn.Module, objective: Objective, streams: RandomStreams) -> MinibatchLoss:
@@ -71,12 +76,12 @@ def loss_with_masks(net: nn.Module, objective: Objective, streams: RandomStreams
     return MinibatchLoss(nll, state, {"nll": nll.item()})
 
 
-def with_passing_masks(net: nn.Module, seed: int) -> Network:
-    """The network with new masks at every call, as at every time step."""
+def with_passing_masks(net: nn.Module, seed: int, factor: float = 1.0) -> Network:
+    """The network with new masks at every call, as at every time step; rates times `factor`."""
     masks = RandomStreams(seed)
 
     def network(*args: Any, **kwargs: Any) -> Any:
-        with dropping(net), masks.as_default("dropout"):
+        with scaled_rates(net, factor), dropping(net), masks.as_default("dropout"):
             return net(*args, **kwargs)
 
     return network

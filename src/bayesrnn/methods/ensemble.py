@@ -206,6 +206,17 @@ class Ensemble(Method[EnsembleOptions, Members]):
         rest, number = divmod(seed, self.members(net))
         return self.bases[number].draw(net.members[number], rest)
 
+    @property
+    def noise_can_change(self) -> bool:
+        """If the base's can."""
+        return self.bases[0].noise_can_change
+
+    def set_noise(self, net: Members, factor: float) -> None:
+        """Set it for every member."""
+        super().set_noise(net, factor)
+        for base, member in zip(self.bases, net.members, strict=True):
+            base.set_noise(member, factor)
+
     def state(self) -> Any:
         """The state of each member's base, and its random streams."""
         return [{"streams": base.streams.state(), "base": base.state()} for base in self.bases]

@@ -9,7 +9,7 @@ from torch import nn
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective
 from bayesrnn.methods.dropout import dropout_rate, loss_with_masks, no_place_for_dropout
-from bayesrnn.nn.dropout import dropping
+from bayesrnn.nn.dropout import dropping, scaled_rates
 from bayesrnn.nn.masked import MaskedDropout, MaskedEmbedding, MaskStyle, alike_masks
 from bayesrnn.nn.masked_recurrent import masked_recurrent
 from bayesrnn.options import CheckedOptions, option
@@ -110,13 +110,19 @@ class Masking(Method[Options, nn.Module]):
         So it is one network: the output for a text does not depend on how it is cut into pieces,
         nor on the other texts of the batch.
         """
+        factor = self.noise_factor
 
         def network(*args: Any, **kwargs: Any) -> Any:
-            masks = RandomStreams(seed)
-            with dropping(net), alike_masks(net), masks.as_default("dropout"):
+            masks = RandomStreams(seed).as_default("dropout")
+            with scaled_rates(net, factor), dropping(net), alike_masks(net), masks:
                 return net(*args, **kwargs)
 
         return network
+
+    @property
+    def noise_can_change(self) -> bool:
+        """The rates, unless all are 0."""
+        return self.draws_differ
 
 
 def place_masks(module: nn.Module, rates: Rates, style: MaskStyle, hints: Hints) -> nn.Module:

@@ -50,4 +50,4 @@ class NaiveDropout(Masking[NaiveDropoutOptions]):
 
     def draw(self, net: nn.Module, seed: int) -> Network:
         """The network with new masks at every call, as at every time step."""
-        return with_passing_masks(net, seed)
+        return with_passing_masks(net, seed, self.noise_factor)

@@ -108,12 +108,17 @@ class WithPosterior(Method[AnyOptions, Bayesian]):
 
     def draw(self, net: Bayesian, seed: int) -> Network:
         """The network with one draw of its weights."""
-        weights = net.sample(noise=net.noise(seed))
+        weights = net.sample(noise=net.noise(seed).scaled(self.noise_factor))
 
         def network(*args: Any, **kwargs: Any) -> Any:
             return net.eval()(*args, weights=weights, **kwargs)
 
         return network
+
+    @property
+    def noise_can_change(self) -> bool:
+        """Yes: sigma."""
+        return True
 
 
 class Variational(WithPosterior[Options]):

@@ -43,6 +43,37 @@ def dropping(module: nn.Module) -> Iterator[None]:
         yield
 
 
+#: No dropout rate is raised above this: at 1 nothing would be left.
+_HIGHEST_RATE = 0.95
+
+
+def scaled_rate(rate: float, factor: float) -> float:
+    """A dropout rate times `factor`, and at most 0.95, or the rate itself if that is higher."""
+    return min(rate * factor, max(rate, _HIGHEST_RATE))
+
+
+@contextmanager
+def scaled_rates(module: nn.Module, factor: float) -> Iterator[None]:
+    """Inside the block every dropout rate is `factor` times what it was, see `scaled_rate`."""
+    before = [
+        (layer, name, getattr(layer, name))
+        for layer in (dropout_layers(module) if factor != 1 else ())
+        for name in _RATES
+        if isinstance(getattr(layer, name, None), float)
+    ]
+    for layer, name, rate in before:
+        setattr(layer, name, scaled_rate(rate, factor))
+    try:
+        yield
+    finally:
+        for layer, name, rate in before:
+            setattr(layer, name, rate)
+
+
+#: The names of rates that the layers below have.
+_RATES = ("p", "dropout", "word_rate", "input_rate", "recurrent_rate")
+
+
 def never_drop(layer: nn.RNNBase) -> None:
     """Disable the dropout of a recurrent layer, also in training mode."""
     layer.dropout = 0.0

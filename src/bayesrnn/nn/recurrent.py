@@ -7,6 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesrnn.errors import ConfigError
+from bayesrnn.nn.temperature import Tempered
 
 #: The recurrent state: one tensor for rnn and gru, (h, c) for lstm; [layers, batch, hidden] each.
 State = Tensor | tuple[Tensor, Tensor]
@@ -56,7 +57,7 @@ def initialise_weights(
             nn.init.trunc_normal_(parameter, std=std, a=-2 * std, b=2 * std, generator=generator)
 
 
-class WordNetwork(nn.Module):
+class WordNetwork(Tempered):
     """Embedding, recurrent layers as wide, and a linear map to `outputs` numbers.
 
     The dropout layers stand where Zaremba et al. (2014) put them, on the non-recurrent

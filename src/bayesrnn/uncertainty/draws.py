@@ -1,6 +1,6 @@
 """Draws of a network that can be run in turn, chunk by chunk, without storing their weights."""
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import torch
@@ -9,6 +9,8 @@ from torch import nn
 from bayesrnn.core.noise import draw_seed
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Method, Network
+from bayesrnn.nn.temperature import at_temperature
+from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 
 class Draws:
@@ -19,15 +21,23 @@ class Draws:
     draws new masks at every step restarts the same sequence of masks at each call.
 
     Where a method has several networks, the draws go through them in turn, in random order.
+
+    scaling: a factor on the noise of the draws, and temperatures of the draws and of the mean.
     """
 
     def __init__(
-        self, method: Method[Any], net: nn.Module, samples: int, generator: torch.Generator
+        self,
+        method: Method[Any],
+        net: nn.Module,
+        samples: int,
+        generator: torch.Generator,
+        scaling: Scaling = UNSCALED,
     ) -> None:
         if samples < 0:
             raise ConfigError(f"samples is {samples}; it has to be 0 (the mean) or more")
         self._method = method
         self._net = net
+        self._scaling = scaling
         self._members = method.members(net)
         seeds = [draw_seed(generator) for _ in range(samples)]
         if self._members > 1:
@@ -47,16 +57,38 @@ class Draws:
 
     @torch.no_grad()
     def __getitem__(self, number: int) -> Network:
-        return self._method.draw(self._net, self._seeds[number])
+        method, net, noise = self._method, self._net, self._scaling.noise
+        before = method.noise_factor
+        method.set_noise(net, before * noise)
+        try:
+            return self._tempered(
+                lambda: method.draw(net, self._seeds[number]), self._scaling.temperature
+            )
+        finally:
+            method.set_noise(net, before)
 
     def mean(self) -> Network:
         """The one network that stands for all."""
-        return self._method.mean(self._net)
+        return self._tempered(lambda: self._method.mean(self._net), self._scaling.mean_temperature)
 
     def networks(self) -> Iterator[Network]:
         """Every network that has to run for all draws; the mean, if there are none."""
         different = self.differing(len(self))
         return map(self.__getitem__, range(different)) if different else iter([self.mean()])
+
+    def _tempered(self, make: Callable[[], Network], temperature: float) -> Network:
+        """A network at a temperature, which others of the same weights do not have."""
+        if temperature == 1:
+            return make()
+        net = self._net
+        with at_temperature(net, temperature):
+            network = make()  # a copy of the network takes the temperature along
+
+        def tempered(*args: Any, **kwargs: Any) -> Any:
+            with at_temperature(net, temperature):
+                return network(*args, **kwargs)
+
+        return tempered
 
 
 def networks_to_read(method: Method[Any], net: nn.Module, samples: int) -> int:

@@ -48,7 +48,7 @@ class Captioner(WordNetwork):
         if features is not None:
             state = self._seen(features)
         outputs, state = self.read(words, state)
-        return self.output(self.output_dropout(outputs)), state
+        return self.tempered(self.output(self.output_dropout(outputs))), state
 
     def _seen(self, features: Tensor) -> State:
         """The state [layers, batch, hidden] of a network that has seen images."""

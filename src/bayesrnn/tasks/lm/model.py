@@ -18,4 +18,4 @@ class LanguageModel(WordNetwork):
     def forward(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Logits [time, batch, vocabulary] for the word after each of `words` [time, batch]."""
         features, state = self.read(words, state)
-        return self.output(self.output_dropout(features)), state
+        return self.tempered(self.output(self.output_dropout(features))), state

@@ -14,6 +14,7 @@ from bayesrnn.compression.sparse import (
 )
 from bayesrnn.errors import ConfigError
 from bayesrnn.nn.recurrent import CELLS, State
+from bayesrnn.nn.temperature import Tempered
 from bayesrnn.tasks.lm.model import LanguageModel
 
 
@@ -81,7 +82,7 @@ class _TorchLayer(nn.Module):
         return outputs, h[0]
 
 
-class SparseLanguageModel(nn.Module):
+class SparseLanguageModel(Tempered):
     """A language model for inference without weights that are zero; called like `LanguageModel`.
 
     Its results are those of the module to the rounding of floats; its weights are copies, and it
@@ -95,6 +96,7 @@ class SparseLanguageModel(nn.Module):
 
     def __init__(self, module: LanguageModel, prefer: Prefer = "memory") -> None:
         super().__init__()
+        self.temperature = module.temperature
         self.cell = next(name for name, kind in CELLS.items() if isinstance(module.recurrent, kind))
         self.output = as_matrix(module.output.weight, prefer)
         self.register_buffer("output_bias", module.output.bias.detach().clone())
@@ -124,7 +126,7 @@ class SparseLanguageModel(nn.Module):
             state = (torch.stack([h for h, _ in states]), torch.stack([c for _, c in states]))
         else:
             state = torch.stack(states)
-        return self.output.matmul(x, self.output_bias), state
+        return self.tempered(self.output.matmul(x, self.output_bias)), state
 
     def _check_state(self, state: State, shape: tuple[int, ...]) -> None:
         given = state if isinstance(state, tuple) else (state,)

@@ -5,8 +5,10 @@ import math
 import torch
 from torch import Tensor, nn
 
+from bayesrnn.nn.temperature import Tempered
 
-class MLP(nn.Module):
+
+class MLP(Tempered):
     """Layers of rectified linear units, and a linear map to one logit per class.
 
     The defaults are the smallest network of Blundell et al. (2015) on MNIST. The dropout layer
@@ -35,5 +37,4 @@ class MLP(nn.Module):
 
     def forward(self, x: Tensor) -> Tensor:
         """Logits [batch, classes] of the inputs `x` [batch, inputs]."""
-        logits: Tensor = self.output(self.hidden(x))
-        return logits
+        return self.tempered(self.output(self.hidden(x)))

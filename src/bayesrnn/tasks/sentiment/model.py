@@ -1,5 +1,7 @@
 """A recurrent network that predicts a number or a label of a text."""
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -12,7 +14,8 @@ class TextPredictor(WordNetwork):
     With `classes` the outputs are one logit per class. Without, they are two numbers, the mean of a
     normal distribution and the logarithm of its variance. The variance is the same for all texts:
     `log_noise`, the logarithm of its root, is one learnt number. It starts at 0, where the negative
-    log-likelihood is half the squared error, but for a constant.
+    log-likelihood is half the squared error, but for a constant. The temperature divides logits, or
+    multiplies the root of the variance.
     """
 
     def __init__(
@@ -37,5 +40,8 @@ class TextPredictor(WordNetwork):
         last = features[(lengths - 1)[None], columns[None]]
         output: Tensor = self.output(self.output_dropout(last))[0]
         if self.log_noise is None:
-            return output
-        return torch.cat([output, (2 * self.log_noise).expand_as(output)], -1)
+            return self.tempered(output)
+        log_variance = 2 * self.log_noise
+        if self.temperature != 1:
+            log_variance = log_variance + 2 * math.log(self.temperature)
+        return torch.cat([output, log_variance.expand_as(output)], -1)
