@@ -90,7 +90,7 @@ def tiny_flickr8k(tiny_flickr8k_folder: Path, monkeypatch: pytest.MonkeyPatch) -
 
 TINY = (
     *("--hidden", "12", "--layers", "2", "--batch-size", "4", "--unroll", "10"),
-    *("--device", "cpu", "--threads", "1"),
+    *("--device", "cpu", "--threads", "1", "--no-calibrate"),
 )
 
 METHODS = (
@@ -179,7 +179,7 @@ def model_hash(run: Path) -> str:
 #: A captioner for the made-up Flickr8k, and what methods need to learn from so few images.
 CAPTIONER = (
     *("--hidden", "16", "--batch-size", "16", "--lr", "0.02"),
-    *("--device", "cpu", "--threads", "1"),
+    *("--device", "cpu", "--threads", "1", "--no-calibrate"),
 )
 CAPTIONER_OPTIONS = {
     "dropout": ("--dropout", "0.1"),

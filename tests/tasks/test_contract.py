@@ -65,10 +65,12 @@ def test_a_run_is_trained_resumed_evaluated_and_compared(task, train, program, t
     assert task.resolve({}, entries) == loaded.config
     assert task.resolve({}, from_toml(loaded.config.to_toml(), "again")) == loaded.config
 
-    for samples, name in ((0, "test-mean"), (3, "test-samples3")):
+    calibrated = "-calibrated" if loaded.calibrated() else ""
+    for samples, name in ((0, "mean"), (3, f"samples3{calibrated}")):
         found = evaluate(task, whole, EvaluationSettings(samples=samples))
         assert found.asked.samples == samples
-        kept = json.loads((whole / "results" / f"{name}.json").read_text())
+        assert found.asked.inference == name
+        kept = json.loads((whole / "results" / f"test-{name}.json").read_text())
         assert kept["task"] == task.name
         measure = task.measure(lambda file: (whole / file).read_text())
         assert kept[measure.key] == getattr(found.asked, measure.key)
@@ -110,6 +112,58 @@ def test_a_run_is_examined(task, train, program, tmp_path):
         assert found["validation"]["samples"] == 2
 
 
+def test_training_ends_with_a_calibration_and_a_verdict(task, train, program, tmp_path, capsys):
+    run = train(tmp_path / "run", "--method", "bbb", *epochs(1))
+    if task.name == TOY:
+        # It does not say how probable its data are, so that there is nothing to fit.
+        assert not (run / "calibration.json").exists()
+        code, _, errors = program("calibrate", run)
+        assert code == 1
+        assert "cannot be calibrated" in errors
+        return
+    loaded = task.open_run(run)
+    calibration = loaded.calibrated()
+    fitted = calibration.fitted
+    assert calibration.step == loaded.step
+    assert fitted.mean_nll_fitted <= fitted.mean_nll
+    assert fitted.draws_nll_fitted <= fitted.draws_nll
+    verdict = json.loads((run / "verdict.json").read_text())
+    assert verdict["step"] == loaded.step
+    assert verdict["text"].startswith("verdict")
+
+    # What `evaluate` finds on the validation data is what was fitted.
+    options = task.evaluate_options(**({"streams": 20} if task.name == "lm" else {}))
+    found = {}
+    for uncalibrated in (True, False):
+        settings = EvaluationSettings(split="valid", samples=10, uncalibrated=uncalibrated)
+        found[uncalibrated] = evaluate(task, run, settings, options).asked
+    assert found[True].nll == pytest.approx(fitted.draws_nll, abs=1e-4)
+    assert found[False].nll == pytest.approx(fitted.draws_nll_fitted, abs=1e-3)
+    assert found[True].inference == "samples10"
+    assert found[False].inference == "samples10-calibrated"
+    assert found[False].scaling == calibration.scaling
+    assert "temperature" in found[False].label
+
+    # Beside the mean weights as they are stands what predicts best.
+    rows = evaluate(task, run, EvaluationSettings(split="valid"), options).rows
+    assert rows[0].inference == "mean"
+    assert rows[1].inference in ("mean-calibrated", "samples10-calibrated")
+    assert rows[1].nll == pytest.approx(
+        min(fitted.mean_nll_fitted, fitted.draws_nll_fitted), abs=2e-3
+    )
+
+    # Another call finds the same; other weights have nothing of it.
+    before = (run / "calibration.json").read_text()
+    code, out, errors = program("calibrate", run)
+    assert code == 0, errors
+    assert verdict["text"] in out
+    assert (run / "calibration.json").read_text() == before
+    train(run, "--resume", "--epochs", "2", "--no-calibrate")
+    assert (run / "calibration.json").read_text() == before
+    assert task.open_run(run, "last").calibrated() is None
+    assert "calibrated at step" in capsys.readouterr().err
+
+
 @pytest.mark.parametrize("method", ["plain", "ensemble"])
 def test_other_methods_train_it_too(method, task, train, tmp_path):
     run = train(tmp_path / method, "--method", method, *epochs(1))
@@ -125,7 +179,8 @@ def test_help_shows_the_task_and_its_options(task, task_name, program):
     code, out, _ = program("train", task_name, "--help")
     assert code == 0
     for item in fields(task.config_type):
-        assert item.name == "options" or flag(item.name) in out
+        given = flag(f"no_{item.name}" if item.default is True else item.name)
+        assert item.name == "options" or given in out
     code, out, _ = program("evaluate", "--help")
     assert code == 0
     for item in options_of(task.evaluate_options):

@@ -11,6 +11,7 @@ from bayesrnn.errors import ConfigError
 from bayesrnn.options import CheckedOptions, option
 from bayesrnn.progress import say
 from bayesrnn.runs.arguments import JsonOptions, ReportOptions, RunOrFileOptions
+from bayesrnn.runs.calibrate import CalibrateOptions, calibrate
 from bayesrnn.runs.compare import compare
 from bayesrnn.runs.doctor.command import DoctorOptions, doctor
 from bayesrnn.runs.evaluate import describe, evaluate
@@ -78,6 +79,24 @@ def evaluate_command() -> Callable[..., None]:
             write_json(found.as_json(), options.json)
 
     return evaluate_run
+
+
+@command(CalibrateOptions)
+def calibrate_run(options: CalibrateOptions) -> None:
+    """Fit the noise of draws and the temperature of a run to its validation data.
+
+    Both are kept in the run, and every command that predicts uses them from then on, unless it is
+    given --uncalibrated. Training does the same at its end.
+
+    bayesrnn calibrate runs/mine
+    """
+    task = task_of(options.run)
+    found = calibrate(task, options)
+    if found is None:
+        raise ConfigError(
+            f"{options.run} is a run of `bayesrnn train {task.name}`, which cannot be calibrated"
+        )
+    print(found.text())
 
 
 def uncertainty_command() -> Callable[..., None]:

@@ -25,6 +25,10 @@ _GROUPS = {
 _COMMANDS = "bayesrnn.cli.commands"
 _ANY_TASK: dict[tuple[str, ...], Command] = {
     ("evaluate",): MadeCommand(f"{_COMMANDS}:evaluate_command", "Measure how well a run predicts."),
+    ("calibrate",): Command(
+        f"{_COMMANDS}:calibrate_run",
+        "Fit the noise of draws and the temperature of a run to its validation data.",
+    ),
     ("uncertainty",): MadeCommand(
         f"{_COMMANDS}:uncertainty_command", "Measure whether runs know what they do not know."
     ),

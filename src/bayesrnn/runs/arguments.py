@@ -47,6 +47,17 @@ class NetworkOptions(CheckedOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class CalibrationOptions(CheckedOptions):
+    """Whether predictions are scaled as `bayesrnn calibrate` found best."""
+
+    uncalibrated: bool = option(
+        False,
+        "predict with the noise and the temperature of training, not with those that were fitted "
+        "to validation data (`bayesrnn calibrate`)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOptions(NetworkOptions):
     """A run."""
 
@@ -81,7 +92,7 @@ class ReportOptions(NetworkOptions, JsonOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UncertaintyOptions(CheckedOptions):
+class UncertaintyOptions(CalibrationOptions):
     """The options of every measurement of uncertainty."""
 
     split: str = option("test", "which part of the data is regular", choices=SPLITS)

@@ -12,6 +12,7 @@ from bayesrnn.report.chart import Series, line_chart
 from bayesrnn.report.page import Section, code, document, render
 from bayesrnn.report.table import Table, distinct_names
 from bayesrnn.report.text import counted
+from bayesrnn.runs.evaluation import CALIBRATED
 from bayesrnn.runs.output import write_text
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import Task
@@ -23,6 +24,10 @@ def result_columns(tasks: Iterable[Task[Any, Any]]) -> dict[str, tuple[str, str]
     return {
         "mean": ("test", ""),
         "samples": ("draws", "test, probabilities averaged over that many draws of the network"),
+        CALIBRATED: (
+            "calibrated",
+            "test, noise and temperature fitted to validation data; in brackets, the draws",
+        ),
         **own,
         "bound": ("bound", "test, at most: by networks that saw the targets, and the KL that pays"),
     }
@@ -56,7 +61,8 @@ def comparison_table(summaries: Sequence[RunSummary]) -> Table:
             header.append(title)
             for row, summary, result in zip(rows, summaries, found, strict=True):
                 shown = summary.measure.text(summary.measure.read(result)) if result else "-"
-                draws = f" ({result['samples']})" if result and inference == "samples" else ""
+                counted_draws = inference in ("samples", CALIBRATED) and result
+                draws = f" ({result['samples']})" if result and counted_draws else ""
                 row.append(shown + draws)
             if note:
                 notes.append(f"{title}: {note}")

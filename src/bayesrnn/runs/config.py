@@ -72,6 +72,11 @@ class TrainingConfig(CheckedOptions):
     threads: int | None = option(None, "processor threads (default: torch's choice)", gt=0)
     save_minutes: float = option(10.0, "minutes between checkpoints inside an epoch", gt=0)
     tensorboard: bool = option(False, "also write the curves for TensorBoard (an extra)")
+    calibrate: bool = option(
+        True,
+        "after training, fit the noise of draws and the temperature to validation data, and say "
+        "whether the run's uncertainty can be trusted (as `bayesrnn calibrate` does)",
+    )
     #: The method's own options.
     options: Mapping[str, Any] = field(default_factory=dict)
 

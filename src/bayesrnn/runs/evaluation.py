@@ -9,8 +9,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from bayesrnn.data.files import SPLITS
 from bayesrnn.methods.base import Bounded
 from bayesrnn.options import option
-from bayesrnn.runs.arguments import NetworkOptions, seed_option
+from bayesrnn.runs.arguments import CalibrationOptions, NetworkOptions, seed_option
+from bayesrnn.runs.calibration import scaling_words
 from bayesrnn.uncertainty.draws import networks_to_read
+from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 if TYPE_CHECKING:
     from bayesrnn.runs.task import TrainedRun
@@ -18,17 +20,20 @@ if TYPE_CHECKING:
 #: Draws to average over where an evaluation shows their average unasked.
 DEFAULT_SAMPLES = 10
 
+#: The end of the name of an inference that is calibrated.
+CALIBRATED = "-calibrated"
+
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationSettings(NetworkOptions):
+class EvaluationSettings(NetworkOptions, CalibrationOptions):
     """What is evaluated, and how, whatever the task."""
 
     split: str = option("test", "which part of the data", choices=SPLITS)
     samples: int = option(
         0,
-        "0: the mean weights; N: average the probabilities of N draws (of a captioner all in "
-        "memory at once). A run of sharpened shows both in any case (10 draws if this is 0), and a "
-        "bound",
+        "0: the mean weights, uncalibrated, and what predicts best by `bayesrnn calibrate`; N: "
+        "average the probabilities of N draws (of a captioner all in memory at once). A run of "
+        "sharpened shows both in any case (10 draws if this is 0), and a bound",
         ge=0,
         zero="the mean",
     )
@@ -41,6 +46,7 @@ class Row:
 
     inference: a short name, which the result's file has as well.
     label: the name that people read.
+    scaling: the fitted noise and temperatures, where the prediction is calibrated.
     """
 
     #: Fields that are stored in the run's results, but not shown.
@@ -49,6 +55,7 @@ class Row:
     inference: str
     label: str
     samples: int
+    scaling: Scaling | None = None
 
     def as_json(self, all_fields: bool = False) -> dict[str, Any]:
         """The metrics by name, without those that are only stored unless asked for."""
@@ -100,6 +107,12 @@ class Inference(NamedTuple):
     inference: str
     label: str
     samples: int
+    scaling: Scaling | None = None
+
+    @property
+    def scales(self) -> Scaling:
+        """How predictions are scaled, for `Draws`."""
+        return self.scaling or UNSCALED
 
 
 AnyRow = TypeVar("AnyRow", bound=Row)
@@ -107,24 +120,32 @@ AnyRow = TypeVar("AnyRow", bound=Row)
 
 def inference_rows(
     run: TrainedRun[Any],
-    samples: int,
+    settings: EvaluationSettings,
     averaged: Callable[[Inference], AnyRow],
     bounded: Callable[[Inference, Bounded], AnyRow],
 ) -> list[AnyRow]:
     """The mean weights or an average over draws; all there is for a method that gives a bound.
 
     `averaged` evaluates the mean weights (0 samples) or the average over that many draws. For
-    methods with several networks the average over all is always reported too.
+    methods with several networks the average over all is always reported too. The mean weights are
+    not calibrated, which is what the literature reports; draws are, if the run is, and so is a
+    further row for what predicts best on validation data.
     """
-    method = run.method
+    method, samples = run.method, settings.samples
+    calibration = run.calibrated(settings.uncalibrated)
+    scaling = None if calibration is None else calibration.scaling
     if not isinstance(method, Bounded):
         members = method.members(run.net)
         wanted = [samples] if samples or members == 1 else [0, members]
-        return [averaged(_inference(run, draws)) for draws in wanted]
+        rows = [_inference(run, draws, scaling if draws else None) for draws in wanted]
+        if not samples and calibration is not None:
+            best = _inference(run, calibration.best_samples, scaling)
+            rows = [*(row for row in rows if row.inference != best.inference), best]
+        return [averaged(row) for row in rows]
     bound = Inference("bound", "sharpened bound, NLL + KL", 0)
     return [
-        averaged(_inference(run, 0, "phi ")),
-        averaged(_inference(run, samples or DEFAULT_SAMPLES, "phi ")),
+        averaged(_inference(run, 0, None, "phi ")),
+        averaged(_inference(run, samples or DEFAULT_SAMPLES, scaling, "phi ")),
         bounded(bound, method),
     ]
 
@@ -134,14 +155,20 @@ def asked_row(rows: list[AnyRow], samples: int) -> AnyRow:
     return next(row for row in rows if row.samples == samples)
 
 
-def _inference(run: TrainedRun[Any], samples: int, name: str = "") -> Inference:
+def _inference(
+    run: TrainedRun[Any], samples: int, scaling: Scaling | None, name: str = ""
+) -> Inference:
     method = run.method
-    if not samples:
-        return Inference("mean", f"{name}mean" if name else method.mean_label, 0)
-    networks = networks_to_read(method, run.net, samples)
-    noun = "draw" if method.draws_differ else "network"
-    counted = f"{networks} {noun}{'s' * (networks > 1)}"
-    return Inference(f"samples{samples}", f"{name}averaged over {counted}", samples)
+    inference, label = "mean", f"{name}mean" if name else method.mean_label
+    if samples:
+        networks = networks_to_read(method, run.net, samples)
+        noun = "draw" if method.draws_differ else "network"
+        counted = f"{networks} {noun}{'s' * (networks > 1)}"
+        inference, label = f"samples{samples}", f"{name}averaged over {counted}"
+    if scaling is not None:
+        inference = f"{inference}{CALIBRATED}"
+        label = f"{label}, {scaling_words(scaling, samples)}"
+    return Inference(inference, label, samples, scaling)
 
 
 def perplexity_row_text(row: Any) -> str:

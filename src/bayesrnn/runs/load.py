@@ -10,6 +10,7 @@ from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Method
 from bayesrnn.options import from_toml
 from bayesrnn.random import RandomStreams
+from bayesrnn.runs.calibration import read_calibration
 from bayesrnn.runs.config import TrainingConfig
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.training.checkpoints import CheckpointStore
@@ -62,6 +63,7 @@ def load_run(
         device=place,
         files=files,
         fingerprint=saved.state.get("fingerprint"),
+        calibration=read_calibration(path),
     )
 
 

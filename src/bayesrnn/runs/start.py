@@ -13,6 +13,7 @@ from bayesrnn.errors import ConfigError, Interrupted, MissingExtraError, RunErro
 from bayesrnn.methods.base import Method
 from bayesrnn.options import CheckedOptions, flag, from_toml, option, options_of
 from bayesrnn.random import RandomStreams
+from bayesrnn.runs.calibrate import calibrate_after_training
 from bayesrnn.runs.config import TrainingConfig, file_entries
 from bayesrnn.runs.load import choose_device, make_method, read_config
 from bayesrnn.runs.task import Config, Data, Task
@@ -24,7 +25,9 @@ from bayesrnn.training.process import denormals_flushed
 from bayesrnn.training.run_directory import RunDirectory
 
 #: Options that may change when a run is resumed.
-_CHANGEABLE = ("epochs", "device", "threads", "save_minutes", "tensorboard", "data_dir")
+_CHANGEABLE = (
+    *("epochs", "device", "threads", "save_minutes", "tensorboard", "data_dir", "calibrate"),
+)
 
 
 @dataclass(frozen=True)
@@ -79,6 +82,8 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         except Interrupted as stopped:
             advice = f"go on with: bayesrnn train {task.name} --resume --out {path}"
             raise Interrupted(stopped.signal_number, f"{stopped}; {advice}") from None
+        if config.calibrate:
+            calibrate_after_training(task, path, config.device, data)
     return path
 
 

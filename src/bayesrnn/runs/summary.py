@@ -11,6 +11,7 @@ from typing import Any
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.methods import METHODS
 from bayesrnn.report.text import counted
+from bayesrnn.runs.evaluation import CALIBRATED
 from bayesrnn.runs.load import read_config
 from bayesrnn.runs.task import Measure, Task, finite_number
 from bayesrnn.training.run_directory import RunDirectory
@@ -91,13 +92,13 @@ class RunSummary:
     def result(self, split: str, inference: str) -> Mapping[str, Any] | None:
         """The result on a split by an inference, such as "mean", "samples" or "bound".
 
-        Of several, the one with the most draws.
+        Of several, the one with the most draws. Calibrated ones are an inference of their own.
         """
         fitting = [
             result
             for result in self.results.values()
             if result["split"] == split
-            and _inference(result).startswith(inference)
+            and _is_by(_inference(result), inference)
             and self.measure.key in result
         ]
         return max(fitting, key=lambda result: int(result["samples"]), default=None)
@@ -215,6 +216,12 @@ def _results(folder: Path) -> dict[str, Mapping[str, Any]]:
 def _inference(result: Mapping[str, Any]) -> str:
     """The inference of a result; those of earlier versions say only how many draws."""
     return str(result.get("inference", "samples" if result["samples"] else "mean"))
+
+
+def _is_by(name: str, inference: str) -> bool:
+    if name.endswith(CALIBRATED):
+        return inference == CALIBRATED
+    return name.startswith(inference)
 
 
 def joined(value: str | Sequence[Any]) -> str:

@@ -23,11 +23,15 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import number_text
 from bayesrnn.runs.arguments import ReportOptions
+from bayesrnn.runs.calibration import Calibration, scaling_words
 from bayesrnn.runs.config import Recipes, TrainingConfig, resolve
 from bayesrnn.runs.evaluation import Evaluation, EvaluationSettings
 from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.output import require_outputs, write_json, write_text
+from bayesrnn.runs.verdict import Verdict
 from bayesrnn.training.problem import Problem
+from bayesrnn.uncertainty.fitting import Score
+from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 if TYPE_CHECKING:
     from bayesrnn.runs.summary import RunSummary
@@ -95,6 +99,17 @@ class UncertaintyReport(NamedTuple):
         if where.json is not None:
             write_json(self.as_json(found), where.json)
         return self.text(found)
+
+
+class ValidationScore(NamedTuple):
+    """What the predictions of a run are calibrated by.
+
+    unit: what is predicted, in the singular.
+    score: the log-probability of each truth under a network, at several temperatures.
+    """
+
+    unit: str
+    score: Score
 
 
 class Task(ABC, Generic[Config, Data]):
@@ -206,6 +221,16 @@ class Task(ABC, Generic[Config, Data]):
         """What `bayesrnn uncertainty` does with runs of the task; None: nothing."""
         return None
 
+    def score(self, run: Any, data: Data) -> ValidationScore | None:
+        """How probable a network finds validation data, to calibrate it; None: it cannot be."""
+        del run, data
+        return None
+
+    def verdict(self, run: Any, data: Data) -> Verdict | None:
+        """Whether a calibrated run is to be trusted, measured on validation data."""
+        del run, data
+        return None
+
     def network(self, config: Mapping[str, Any]) -> str:
         """The network of a configuration in brief."""
         return f"{config['cell']} {config['layers']}x{config['hidden']}"
@@ -230,6 +255,30 @@ class TrainedRun(Generic[Config]):
     files: Mapping[str, str]
     #: A hash of its training data (`Task.fingerprint`), where that was saved.
     fingerprint: str | None = None
+    #: What `bayesrnn calibrate` found, if it was called; maybe for another checkpoint.
+    calibration: Calibration | None = None
+
+    def calibrated(self, uncalibrated: bool = False) -> Calibration | None:
+        """The calibration of these weights; None where there is none, or none is wanted."""
+        found = self.calibration
+        if uncalibrated or found is None:
+            return None
+        if found.step != self.step:
+            say(
+                f"note: {self.path} was calibrated at step {found.step}, and this is step "
+                f"{self.step}, so predictions are not calibrated; run `bayesrnn calibrate` again"
+            )
+            return None
+        return found
+
+    def scaling(self, samples: int, uncalibrated: bool = False) -> Scaling:
+        """How predictions of so many draws are scaled, as `calibrated` says; prints it."""
+        found = self.calibrated(uncalibrated)
+        if found is None:
+            return UNSCALED
+        words = scaling_words(found.scaling, samples)
+        say(f"note: calibrated on validation data: {words} (--uncalibrated: as trained)")
+        return found.scaling
 
     def note_one_network(self, doing: str) -> None:
         """Print which network stands for all that the run keeps, if it keeps several."""

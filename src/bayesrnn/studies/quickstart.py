@@ -55,7 +55,9 @@ def quickstart(options: QuickstartOptions) -> None:
     text = detokenize(
         continuation(trained, prompt_tokens(PROMPT, trained.vocabulary), 60, seed=seed)
     )
-    seen = inspected(trained, some_sentences(trained), samples=10, top=_TOP, seed=seed)
+    scaling = trained.scaling(samples=10)
+    sentences = some_sentences(trained)
+    seen = inspected(trained, sentences, samples=10, top=_TOP, seed=seed, scaling=scaling)
     page = out / "comparison.html"
     sections = [
         Section("Text that bbb wrote", text),

@@ -14,6 +14,7 @@ from bayesrnn.methods.base import Method, Network
 from bayesrnn.uncertainty.calibration import reliability
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
 from bayesrnn.uncertainty.regression import RegressionPrediction
+from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 #: The shares of probability of the central intervals whose coverage is measured.
 INTERVALS: Final = (0.5, 0.8, 0.9, 0.95)
@@ -92,13 +93,15 @@ def classification(
     samples: int = 0,
     generator: torch.Generator | None = None,
     advance: Callable[[int], object] | None = None,
+    scaling: Scaling = UNSCALED,
 ) -> Classification:
     """The metrics of the mean network (`samples` = 0) or of probabilities averaged over draws.
 
     The nll is -log (1/S) sum_s p_s(label), summed in log space: it stays finite where p_s itself
     is too small for a float. Memory does not grow with the number of draws.
     """
-    draws = Draws(method, net, samples, generator or torch.Generator().manual_seed(0))
+    generator = generator or torch.Generator().manual_seed(0)
+    draws = Draws(method, net, samples, generator, scaling)
     total = torch.tensor(-math.inf, dtype=torch.double)
     for network in draws.networks():
         total = torch.logaddexp(total, class_log_probabilities(network, images, advance=advance))

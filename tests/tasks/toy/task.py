@@ -139,7 +139,7 @@ class ToyTask(Task):
                 outputs = torch.stack([network(inputs) for network in draws.networks()]).mean(0)
             return ToyRow(**inference._asdict(), rmse=rmse(outputs, options.wave_scale * targets))
 
-        rows = inference_rows(run, settings.samples, averaged, bounded=None)
+        rows = inference_rows(run, settings, averaged, bounded=None)
         return ToyEvaluation(
             **about(run, settings),
             wave=run.config.wave,

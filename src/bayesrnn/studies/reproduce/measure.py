@@ -75,7 +75,11 @@ def evaluate_missing(trained: TrainedLanguageModel, options: PtbOptions) -> None
         else:
             mean = inference == "mean" and not isinstance(trained.method, Bounded)
             settings = EvaluationSettings(
-                split=split, samples=0 if mean else draws, seed=_SEED, device=options.device
+                split=split,
+                samples=0 if mean else draws,
+                seed=_SEED,
+                device=options.device,
+                uncalibrated=True,  # as in the paper
             )
             evaluate(TASK, trained.path, settings)
 
@@ -122,7 +126,9 @@ class Measurement:
             _store(key, found, options, self.name, trained.path.name)
 
     def _key(self, trained: TrainedLanguageModel, options: PtbOptions) -> dict[str, Any]:
-        return {"step": trained.step, "settings": asdict(self.settings(trained, options))}
+        settings = asdict(self.settings(trained, options))
+        settings.pop("uncalibrated", None)  # always so here, and unknown to earlier versions
+        return {"step": trained.step, "settings": settings}
 
 
 def _entropy_settings(trained: TrainedLanguageModel, options: PtbOptions) -> UncertaintySettings:
@@ -132,7 +138,9 @@ def _entropy_settings(trained: TrainedLanguageModel, options: PtbOptions) -> Unc
     key, _ = read_stored(options, "entropy", trained.path.name)
     earlier = key.get("settings", {}).get("samples", ())
     samples = tuple(sorted({0, *fewer, draws, *earlier}))
-    return UncertaintySettings(samples=samples, only_reversed=True, bootstrap=0, seed=_SEED)
+    return UncertaintySettings(
+        samples=samples, only_reversed=True, bootstrap=0, seed=_SEED, uncalibrated=True
+    )
 
 
 def _entropy(trained: TrainedLanguageModel, options: PtbOptions) -> Any:

@@ -17,7 +17,10 @@ from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.run_directory import RunDirectory
 
 #: Options that say nothing about the results, or nothing that others do not.
-_MACHINE = ("recipe", "data_dir", "device", "threads", "save_minutes", "tensorboard")
+_MACHINE = (
+    *("recipe", "calibrate"),
+    *("data_dir", "device", "threads", "save_minutes", "tensorboard"),
+)
 
 #: The sizes at which each method was published; the first is compared with where ours is another.
 _PUBLISHED_SIZES = {

@@ -18,6 +18,7 @@ from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.report.heat import wants_colour
 from bayesrnn.runs.arguments import (
+    CalibrationOptions,
     JsonOptions,
     RunOptions,
     html_option,
@@ -49,7 +50,7 @@ _LOOKED_AT = 4
 
 
 @dataclass(frozen=True, kw_only=True)
-class PhotographOptions(RunOptions, JsonOptions):
+class PhotographOptions(RunOptions, CalibrationOptions, JsonOptions):
     """The images, and how captions are searched for."""
 
     image: tuple[Path, ...] = option(REQUIRED, "image files, or folders of them", metavar="FILE...")
@@ -115,7 +116,8 @@ def captioned(
 ) -> Captioning:
     """The best captions of each image, with the metrics of their words."""
     search = caption_search(trained, max(options.beam, options.best))
-    draws = Draws(trained.method, trained.net, options.samples, seeded(options.seed))
+    samples, scaling = options.samples, trained.scaling(options.samples, options.uncalibrated)
+    draws = Draws(trained.method, trained.net, samples, seeded(options.seed), scaling)
     networks = list(draws.networks())
     vocabulary = trained.vocabulary
     images: list[CaptionedImage] = []

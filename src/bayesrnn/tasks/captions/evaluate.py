@@ -105,7 +105,7 @@ def evaluate_captions(
     prefix = "" if beam == DEFAULT_BEAM else f"beam{beam}-"
 
     def averaged(inference: Inference) -> CaptionRow:
-        draws = Draws(run.method, run.net, inference.samples, seeded(seed))
+        draws = Draws(run.method, run.net, inference.samples, seeded(seed), inference.scales)
         networks = networks_to_read(run.method, run.net, inference.samples)
         with progress_bar(networks * len(encoded), " captions", "reading") as bar:
             found = caption_likelihood(draws, encoded, bar.update)
@@ -120,6 +120,7 @@ def evaluate_captions(
             inference=prefix + inference.inference,
             label=inference.label,
             samples=inference.samples,
+            scaling=inference.scaling,
             perplexity=found.perplexity,
             **asdict(found),
             beam=beam,
@@ -133,7 +134,7 @@ def evaluate_captions(
             found = likelihood_bound(method, run.net, minibatches, seeded(seed), bar.update)
         return CaptionRow(**inference._asdict(), perplexity=found.perplexity, **asdict(found))
 
-    rows = inference_rows(run, settings.samples, averaged, bounded)
+    rows = inference_rows(run, settings, averaged, bounded)
     asked = asked_row(rows, settings.samples)
     if settings.split != "train":
         neighbours = min(NEIGHBOURS, len(data.train))

@@ -21,13 +21,22 @@ from bayesrnn.runs.evaluation import EvaluationSettings, perplexity_row_text
 from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.summary import RunSummary
-from bayesrnn.runs.task import PERPLEXITY, Measure, OwnComparison, Task, UncertaintyReport
+from bayesrnn.runs.task import (
+    PERPLEXITY,
+    Measure,
+    OwnComparison,
+    Task,
+    UncertaintyReport,
+    ValidationScore,
+)
+from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.captions import ENTRY
 from bayesrnn.tasks.captions.batches import (
     CaptionBatch,
     EncodedCaptions,
     captions_fingerprint,
 )
+from bayesrnn.tasks.captions.calibrate import caption_score, caption_verdict
 from bayesrnn.tasks.captions.compare import compare_captions
 from bayesrnn.tasks.captions.config import RECIPES, CaptionsConfig
 from bayesrnn.tasks.captions.data import Captions, load_flickr8k
@@ -145,6 +154,14 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
         from bayesrnn.tasks.captions.uncertainty import REPORT  # late: it opens runs of this task
 
         return REPORT
+
+    def score(self, run: TrainedCaptioner, data: Captions) -> ValidationScore:
+        """The likelihood of validation captions."""
+        return caption_score(run, data)
+
+    def verdict(self, run: TrainedCaptioner, data: Captions) -> Verdict | None:
+        """Whether it is as surprised as it expects to be, and more so by captions that are none."""
+        return caption_verdict(run, data)
 
     def line(self, row: CaptionRow) -> str:
         """The likelihood of a row; captions found without one have none."""

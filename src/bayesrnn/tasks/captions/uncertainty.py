@@ -110,7 +110,8 @@ def _measured(
     settings: CaptionUncertaintySettings,
 ) -> CaptionUncertainty:
     samples = sorted(set(settings.samples))
-    draws = Draws(trained.method, trained.net, samples[-1], seeded(settings.seed))
+    scaling = trained.scaling(samples[-1], settings.uncalibrated)
+    draws = Draws(trained.method, trained.net, samples[-1], seeded(settings.seed), scaling)
     # Of a method whose draws are all the same, every number of them is read as one network.
     different = sorted({draws.differing(number) for number in samples})
     count = len(images) + (0 if unknown is None else len(unknown))

@@ -91,6 +91,7 @@ def evaluate_text(
                 streams=streams,
                 unroll=options.unroll,
                 advance=bar.update,
+                scaling=inference.scales,
             )
         return _row(inference, found, streams=streams)
 
@@ -104,7 +105,7 @@ def evaluate_text(
             )
         return _row(inference, found, streams=streams, unroll=steps)
 
-    rows = inference_rows(run, settings.samples, averaged, bounded)
+    rows = inference_rows(run, settings, averaged, bounded)
     asked = asked_row(rows, settings.samples)
     if dynamic is not None:
         asked = dynamic_row(run, corpus, text, dynamic)

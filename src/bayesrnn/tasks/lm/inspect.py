@@ -17,6 +17,7 @@ from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.report.heat import wants_colour
 from bayesrnn.runs.arguments import (
+    CalibrationOptions,
     JsonOptions,
     RunOrFileOptions,
     html_option,
@@ -33,6 +34,7 @@ from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.uncertainty.average import AverageProbabilities, RunningMoments
 from bayesrnn.uncertainty.draws import Draws
+from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 #: The shares of the draws between which `low` and `high` lie.
 QUANTILES = (0.05, 0.95)
@@ -154,7 +156,7 @@ def _metrics(
 
 
 @dataclass(frozen=True, kw_only=True)
-class InspectOptions(RunOrFileOptions, JsonOptions):
+class InspectOptions(RunOrFileOptions, CalibrationOptions, JsonOptions):
     """The text to look at, and how."""
 
     text: str | None = option(None, "the text to look at", metavar="TEXT")
@@ -174,7 +176,8 @@ def inspect_text(options: InspectOptions) -> str:
     require_outputs(options.html, options.json)
     trained = TASK.open_run(options.run, options.checkpoint, options.device, for_inference=True)
     tokens = _tokens(trained, options.text, options.file)
-    found = inspected(trained, tokens, options.samples, options.top, options.seed)
+    scaling = trained.scaling(options.samples, options.uncalibrated)
+    found = inspected(trained, tokens, options.samples, options.top, options.seed, scaling)
     if options.html is not None:
         write_text(inspection_page(found, options.top), options.html)
     if options.json is not None:
@@ -183,14 +186,19 @@ def inspect_text(options: InspectOptions) -> str:
 
 
 def inspected(
-    trained: TrainedLanguageModel, tokens: list[str], samples: int, top: int, seed: int
+    trained: TrainedLanguageModel,
+    tokens: list[str],
+    samples: int,
+    top: int,
+    seed: int,
+    scaling: Scaling = UNSCALED,
 ) -> InspectedText:
     """The metrics of every word of a text that is cut into words."""
     vocabulary = trained.vocabulary
     # As in training, the end of a sentence comes before the first word, which has a chance so.
     ids = vocabulary.encode([EOS, *tokens]).to(trained.device)
     generator = seeded(seed)
-    draws = Draws(trained.method, trained.net, samples, generator)
+    draws = Draws(trained.method, trained.net, samples, generator, scaling)
     words = max(draws.differing(samples), 1) * len(ids)
     with progress_bar(words, " words", "reading", delay=1.0) as bar:
         found = inspect_words(draws, ids, len(vocabulary), samples, top, bar.update)

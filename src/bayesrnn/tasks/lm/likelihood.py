@@ -14,6 +14,7 @@ from bayesrnn.runs.held_out import Chunk
 from bayesrnn.uncertainty.bound import SummedMinibatch
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
 from bayesrnn.uncertainty.likelihood import Likelihood
+from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 #: Logits of a chunk. A draw is made anew for each chunk, so they must not be small.
 _CHUNK = 1 << 23
@@ -85,13 +86,15 @@ def likelihood(
     streams: int = 1,
     unroll: int = 35,
     advance: Callable[[int], object] | None = None,
+    scaling: Scaling = UNSCALED,
 ) -> Likelihood:
     """The likelihood of a text under the mean network (`samples` = 0) or averaged over draws.
 
     Averaging is of probabilities: log (1/S) sum_s p_s(token). Each draw is held over the whole
     text. Memory does not grow with the number of draws.
     """
-    draws = Draws(method, net, samples, generator or torch.Generator().manual_seed(0))
+    generator = generator or torch.Generator().manual_seed(0)
+    draws = Draws(method, net, samples, generator, scaling)
     total = torch.tensor(-math.inf, dtype=torch.double)
     for network in draws.networks():
         drawn = target_log_probs(network, stream, streams, unroll, advance)

@@ -135,6 +135,9 @@ def _write(
         "values": settings.values,
         "fine_tune": settings.fine_tune,
     }
+    calibration = trained.calibrated()
+    if calibration is not None:
+        about["calibration"] = calibration.for_one_network().as_json()
     pruned = without(bench.module, kept)
     tuned: list[float] = []
     if settings.fine_tune:

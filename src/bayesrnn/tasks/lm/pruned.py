@@ -11,6 +11,7 @@ from bayesrnn.errors import BayesRNNError, CheckpointError, ConfigError
 from bayesrnn.methods import METHODS
 from bayesrnn.options import from_toml
 from bayesrnn.random import RandomStreams
+from bayesrnn.runs.calibration import Calibration
 from bayesrnn.runs.config import resolve
 from bayesrnn.runs.load import choose_device
 from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
@@ -63,10 +64,19 @@ def load_pruned(
     method = plain(plain.options_type(), RandomStreams(config.seed))
     module = language_model(config, words)
     module.load_state_dict(compact.weights)
+    try:
+        kept = about.get("calibration")
+        calibration = None if kept is None else Calibration.from_json(kept)
+    except (KeyError, TypeError, ValueError):
+        raise CheckpointError(
+            f"the calibration of {path} is damaged; prune the run again"
+        ) from None
     place = choose_device(device)
     sparse = for_inference and place.type == "cpu"
     net = SparseLanguageModel(module, prefer="speed") if sparse else module
-    return TrainedLanguageModel(path, config, method, net.to(place), step, place, files)
+    return TrainedLanguageModel(
+        path, config, method, net.to(place), step, place, files, calibration=calibration
+    )
 
 
 def language_model(config: LanguageModelConfig, words: int) -> LanguageModel:

@@ -18,8 +18,10 @@ from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings, perplexity_row_text
 from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
-from bayesrnn.runs.task import PERPLEXITY, Measure, Task, UncertaintyReport
+from bayesrnn.runs.task import PERPLEXITY, Measure, Task, UncertaintyReport, ValidationScore
+from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.lm import ENTRY
+from bayesrnn.tasks.lm.calibrate import text_score, text_verdict
 from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.evaluate import TextEvaluation, TextOptions, TextRow, evaluate_text
@@ -136,6 +138,14 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         from bayesrnn.tasks.lm.uncertainty import REPORT  # late: it opens runs of this task
 
         return REPORT
+
+    def score(self, run: TrainedLanguageModel, data: Corpus) -> ValidationScore:
+        """The likelihood of the beginning of the validation text."""
+        return text_score(run, data)
+
+    def verdict(self, run: TrainedLanguageModel, data: Corpus) -> Verdict | None:
+        """Whether it is as surprised as it expects to be, and more so by text that is none."""
+        return text_verdict(run, data)
 
     def line(self, row: TextRow) -> str:
         """The metrics of a row."""

@@ -156,7 +156,8 @@ def _benchmark(
 ) -> RunUncertainty:
     samples = sorted(set(settings.samples))
     generator = seeded(settings.seed)
-    draws = Draws(trained.method, trained.net, samples[-1], generator)
+    scaling = trained.scaling(samples[-1], settings.uncalibrated)
+    draws = Draws(trained.method, trained.net, samples[-1], generator, scaling)
     unscaled = [Averaging(number) for number in samples]
     ends = sorted({samples[0], samples[-1]})
     fitted = valid[: settings.temperature_words]

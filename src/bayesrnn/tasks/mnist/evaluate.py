@@ -62,6 +62,7 @@ def evaluate_images(
                 samples=inference.samples,
                 generator=seeded(settings.seed),
                 advance=bar.update,
+                scaling=inference.scales,
             )
         return ImageRow(**inference._asdict(), **asdict(found))
 
@@ -79,7 +80,7 @@ def evaluate_images(
             examples=found.tokens,
         )
 
-    rows = inference_rows(run, settings.samples, averaged, bounded)
+    rows = inference_rows(run, settings, averaged, bounded)
     return ImageEvaluation(
         **about(run, settings),
         images=run.config.images,

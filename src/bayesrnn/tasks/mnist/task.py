@@ -18,8 +18,10 @@ from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import Chunk, HeldOut
 from bayesrnn.runs.load import load_run
-from bayesrnn.runs.task import Measure, Task, TrainedRun
+from bayesrnn.runs.task import Measure, Task, TrainedRun, ValidationScore
+from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.mnist import ENTRY
+from bayesrnn.tasks.mnist.calibrate import image_score, image_verdict
 from bayesrnn.tasks.mnist.config import PIXELS, RECIPES, MnistConfig
 from bayesrnn.tasks.mnist.data import (
     Images,
@@ -134,6 +136,14 @@ class MnistTask(Task[MnistConfig, Images]):
             return network(images), state
 
         return HeldOut([Chunk(outputs, data.valid.labels[:most])], data.train.labels)
+
+    def score(self, run: TrainedRun[MnistConfig], data: Images) -> ValidationScore:
+        """The likelihood of the labels of validation images."""
+        return image_score(run, data)
+
+    def verdict(self, run: TrainedRun[MnistConfig], data: Images) -> Verdict | None:
+        """Whether its probabilities can be believed."""
+        return image_verdict(run, data)
 
     def line(self, row: ImageRow) -> str:
         """The metrics of a row."""

@@ -142,7 +142,8 @@ def evaluate_sentiment(
     rating = isinstance(target, Numbers)
 
     def averaged(inference: Inference) -> SentimentRow:
-        draws = Draws(run.method, run.net, inference.samples, seeded(settings.seed))
+        generator = seeded(settings.seed)
+        draws = Draws(run.method, run.net, inference.samples, generator, inference.scales)
         networks = networks_to_read(run.method, run.net, inference.samples)
         with progress_bar(networks * len(segments), " segments", "evaluating") as bar:
             found = text_metrics(draws, segments, target, config.data, bar.update)
@@ -164,7 +165,7 @@ def evaluate_sentiment(
             segments=found.tokens,
         )
 
-    rows = inference_rows(run, settings.samples, averaged, bounded)
+    rows = inference_rows(run, settings, averaged, bounded)
     constant = constant_error(target, reviews.train.targets, segments.targets.cpu())
     return SentimentEvaluation(
         **about(run, settings),

@@ -2,7 +2,7 @@
 
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +16,7 @@ from bayesrnn.random import seeded
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import counted, number_text
 from bayesrnn.runs.arguments import (
+    CalibrationOptions,
     JsonOptions,
     RunOptions,
     require_one_text,
@@ -34,12 +35,13 @@ from bayesrnn.tasks.sentiment.segments import Segments
 from bayesrnn.tasks.sentiment.task import TASK
 from bayesrnn.tasks.sentiment.trained import TrainedTextPredictor
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
+from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 _STANDARD_INPUT = "-"
 
 
 @dataclass(frozen=True, kw_only=True)
-class PredictOptions(RunOptions, JsonOptions):
+class PredictOptions(RunOptions, CalibrationOptions, JsonOptions):
     """The texts, the draws and the interval."""
 
     text: str | None = option(None, "the text to rate or to label", metavar="TEXT")
@@ -70,7 +72,10 @@ def predict_texts(options: PredictOptions) -> str:
                 where = f"line {number} of {_source(file)}"
             raise CorpusError(f"{where} has no words; give a text of at least one word")
     trained = TASK.open_run(options.run, options.checkpoint, options.device)
-    result = predicted(trained, texts, words, options.samples, options.interval, options.seed)
+    scaling = trained.scaling(options.samples, options.uncalibrated)
+    result = predicted(
+        trained, texts, words, options.samples, options.interval, options.seed, scaling
+    )
     for number, one in enumerate(result["texts"], start=1):
         if one["unknown"] == 1:
             say(
@@ -90,6 +95,7 @@ def predicted(
     samples: int,
     interval: float,
     seed: int,
+    scaling: Scaling = UNSCALED,
 ) -> dict[str, Any]:
     """The predictions for texts that are cut into words, and how they came about."""
     vocabulary, target = trained.vocabulary, trained.target
@@ -98,7 +104,7 @@ def predicted(
         torch.zeros(len(words), dtype=torch.double),
         trained.config.segment,
     ).to(trained.device)
-    draws = Draws(trained.method, trained.net, samples, seeded(seed))
+    draws = Draws(trained.method, trained.net, samples, seeded(seed), scaling)
     networks = networks_to_read(trained.method, trained.net, samples)
     with progress_bar(networks * len(segments), " segments", "reading", delay=1.0) as bar:
         if isinstance(target, Numbers):
@@ -120,6 +126,7 @@ def predicted(
         "step": trained.step,
         "seed": seed,
         "samples": draws.differing(samples),
+        "scaling": asdict(scaling),
         "target": "number" if isinstance(target, Numbers) else "label",
         "interval": interval,
         "texts": [{**one, **of} for one, of in zip(about_texts, found, strict=True)],

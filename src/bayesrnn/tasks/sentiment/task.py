@@ -29,8 +29,10 @@ from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
-from bayesrnn.runs.task import Measure, Task
+from bayesrnn.runs.task import Measure, Task, ValidationScore
+from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.sentiment import ENTRY
+from bayesrnn.tasks.sentiment.calibrate import review_score, review_verdict
 from bayesrnn.tasks.sentiment.config import RECIPES, SentimentConfig
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, Reviews, read_target, target_text
 from bayesrnn.tasks.sentiment.evaluate import (
@@ -144,6 +146,14 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         """Segments of validation texts; numbers are standardised, as the network learns them."""
         train = wanted(data.train.targets[data.train.texts], data.target)
         return HeldOut(segment_chunks(data.valid.to(run.device), data.target, most), train)
+
+    def score(self, run: TrainedTextPredictor, data: Reviews) -> ValidationScore:
+        """The likelihood of the targets of validation texts."""
+        return review_score(run, data)
+
+    def verdict(self, run: TrainedTextPredictor, data: Reviews) -> Verdict | None:
+        """Whether its probabilities or intervals can be believed."""
+        return review_verdict(run, data)
 
     def line(self, row: SentimentRow) -> str:
         """The metrics of a row."""

@@ -1,0 +1,153 @@
+"""The verdict on a run: one line in plain words, whether its uncertainty can be trusted."""
+
+import json
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from torch import Tensor
+
+from bayesrnn.durable import write_durably
+from bayesrnn.random import seeded
+from bayesrnn.runs.calibration import Calibration
+from bayesrnn.uncertainty.detection import detection
+
+VERDICT_FILE: Final = "verdict.json"
+
+
+@dataclass(frozen=True)
+class Finding:
+    """One thing that was measured: in words, as numbers by name, and whether it is good enough."""
+
+    words: str
+    metrics: dict[str, float]
+    good: bool = True
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What was found of a calibrated run on validation data."""
+
+    findings: tuple[Finding, ...]
+
+    @property
+    def trusted(self) -> bool:
+        """Whether everything is good enough."""
+        return all(finding.good for finding in self.findings)
+
+    def text(self, path: Path) -> str:
+        """The verdict in one line, and what to do next if it is bad."""
+        said = "; ".join(finding.words for finding in self.findings)
+        end = "trust its uncertainty on data like these"
+        if not self.trusted:
+            end = f"do not trust its uncertainty: bayesrnn doctor {path}"
+        return f"verdict (on validation data): {said}; {end}"
+
+    def as_json(self) -> dict[str, Any]:
+        """The values for a JSON file."""
+        metrics = {n: value for finding in self.findings for n, value in finding.metrics.items()}
+        return {"trusted": self.trusted, "metrics": metrics, **asdict(self)}
+
+
+def write_verdict(path: Path, verdict: Verdict, step: int) -> None:
+    """Keep it in the folder of the run."""
+    values = {"step": step, "text": verdict.text(path), **verdict.as_json()}
+    write_durably(path / VERDICT_FILE, (json.dumps(values, indent=2) + "\n").encode())
+
+
+def read_verdict_text(path: Path) -> str | None:
+    """The verdict that is kept in the folder of a run; None if there is none to read."""
+    try:
+        text = json.loads((path / VERDICT_FILE).read_bytes())["text"]
+    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        return None
+    return str(text)
+
+
+def draws_finding(calibration: Calibration, perplexity: bool = False) -> Finding:
+    """Whether draws predict better than the mean weights, both calibrated.
+
+    In nats, or as a share of the `perplexity`.
+    """
+    fitted = calibration.fitted
+    if fitted.draws_nll_fitted is None:
+        return Finding("a single network, which has no uncertainty of its weights", {})
+    gain = fitted.mean_nll_fitted - fitted.draws_nll_fitted
+    amount = f"{1 - math.exp(-abs(gain)):.1%}" if perplexity else f"{abs(gain):.3f} nats"
+    words = f"draws beat the mean by {amount}"
+    if not calibration.best_samples:
+        worse = f": {amount} worse" if gain < 0 else ""
+        words = f"draws do not beat the mean{worse}"
+    return Finding(words, {"draws_gain_nats": gain})
+
+
+#: Nats by which a word is more surprising than expected, and an AUROC, that can be lived with.
+_LARGEST_SURPRISE = 0.1
+_LOWEST_AUROC = 0.6
+
+
+def word_findings(
+    nll: float, entropy: float, regular: Tensor, shifted: Tensor, unfamiliar: str
+) -> list[Finding]:
+    """Of predicted words: whether they are as surprising as expected, and shifted ones more so.
+
+    A network that expects as much surprise as it gets has an `nll` equal to the `entropy` of its
+    predictions, both in nats a word.
+
+    regular, shifted: entropies of pieces of text, of which the latter are `unfamiliar`.
+    """
+    surprise = nll - entropy
+    which = "over" if surprise > 0 else "under"
+    auroc = detection(regular, shifted, seeded(0), bootstrap=0).auroc.value
+    return [
+        Finding(
+            f"{abs(surprise):.2f} nats a word {which}-confident",
+            {"nll": nll, "entropy": entropy, "overconfidence": surprise},
+            abs(surprise) <= _LARGEST_SURPRISE,
+        ),
+        Finding(
+            f"{unfamiliar} is told from familiar: AUROC {auroc:.2f}",
+            {"auroc": auroc},
+            auroc >= _LOWEST_AUROC,
+        ),
+    ]
+
+
+#: A calibration error, and a share of truths outside of 90% intervals, that can be lived with.
+_LARGEST_ERROR = 0.05
+_COVERAGE = (0.85, 0.95)
+
+
+def classes_findings(nll: float, ece: float, constant_nll: float) -> list[Finding]:
+    """Of predicted classes: the calibration error, and the NLL against always the same answer.
+
+    constant_nll: of the frequencies of the classes as the answer to everything.
+    """
+    compared = f"{nll:.3f} nats against {constant_nll:.3f} for no model"
+    better = nll < constant_nll
+    if not better:
+        compared = (
+            f"worse than no model: {nll:.3f} nats, and the class frequencies {constant_nll:.3f}"
+        )
+    return [
+        Finding(f"calibration error {ece:.1%}", {"ece": ece}, ece <= _LARGEST_ERROR),
+        Finding(compared, {"nll": nll, "constant_nll": constant_nll}, better),
+    ]
+
+
+def interval_finding(coverage: float) -> Finding:
+    """Of predicted numbers: how many truths the 90% intervals hold."""
+    low, high = _COVERAGE
+    return Finding(
+        f"90% intervals hold {coverage:.0%}", {"coverage_90": coverage}, low <= coverage <= high
+    )
+
+
+def constant_nll(labels: Tensor, truths: Tensor, classes: int) -> float:
+    """The NLL of `truths` if the class frequencies of `labels` are the answer to everything.
+
+    Each class counts once more than it was seen, so that none is impossible.
+    """
+    counts = labels.bincount(minlength=classes).double() + 1
+    return -(counts / counts.sum()).log()[truths].mean().item()

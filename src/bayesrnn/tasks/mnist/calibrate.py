@@ -1,0 +1,61 @@
+"""The calibration of a classifier of digits on validation images, and the verdict on it."""
+
+from collections.abc import Sequence
+from typing import Any, Final
+
+import torch
+from torch import Tensor
+
+from bayesrnn.methods.base import Network
+from bayesrnn.random import seeded
+from bayesrnn.runs.task import TrainedRun, ValidationScore
+from bayesrnn.runs.verdict import Verdict, classes_findings, constant_nll, draws_finding
+from bayesrnn.tasks.mnist.data import Images, ImageSet
+from bayesrnn.uncertainty.metrics import classification
+from bayesrnn.uncertainty.scaling import tempered_log_probs
+
+#: Validation images that are fitted to.
+FITTED_IMAGES: Final = 5000
+
+#: Images classified at once.
+_BATCH = 1000
+
+
+def image_score(run: TrainedRun[Any], data: Images) -> ValidationScore:
+    """How probable the labels of validation images are."""
+    images, labels = _of_validation(run, data)
+    batches = list(zip(*(torch.split(part, _BATCH) for part in (images, labels)), strict=True))
+
+    def score(network: Network, temperatures: Sequence[float]) -> Tensor:
+        found = [
+            tempered_log_probs(network(inputs).double(), targets, temperatures).cpu()
+            for inputs, targets in batches
+        ]
+        return torch.cat(found, 1)
+
+    return ValidationScore("image", score)
+
+
+def image_verdict(run: TrainedRun[Any], data: Images) -> Verdict | None:
+    """Draws against the mean, calibration error, and the likelihood against that of no model."""
+    calibration = run.calibrated()
+    if calibration is None:
+        return None
+    images, labels = _of_validation(run, data)
+    found = classification(
+        run.method,
+        run.net,
+        images,
+        labels,
+        samples=calibration.best_samples,
+        generator=seeded(calibration.seed),
+        scaling=calibration.scaling,
+    )
+    classes = int(data.train.labels.max()) + 1
+    constant = constant_nll(data.train.labels, labels.cpu(), classes)
+    return Verdict((draws_finding(calibration), *classes_findings(found.nll, found.ece, constant)))
+
+
+def _of_validation(run: TrainedRun[Any], data: Images) -> tuple[Tensor, Tensor]:
+    valid: ImageSet = data.valid.to(run.device)
+    return valid.images[:FITTED_IMAGES], valid.labels[:FITTED_IMAGES]

@@ -1,0 +1,78 @@
+"""The calibration of a text predictor on validation texts, and the verdict on it."""
+
+import math
+from collections.abc import Sequence
+from typing import Final
+
+import torch
+from torch import Tensor
+
+from bayesrnn.methods.base import Network
+from bayesrnn.random import seeded
+from bayesrnn.runs.task import ValidationScore
+from bayesrnn.runs.verdict import (
+    Verdict,
+    classes_findings,
+    constant_nll,
+    draws_finding,
+    interval_finding,
+)
+from bayesrnn.tasks.sentiment.data import Labels, Numbers, Reviews
+from bayesrnn.tasks.sentiment.evaluate import LabelMetrics, text_metrics
+from bayesrnn.tasks.sentiment.predictions import segment_outputs
+from bayesrnn.tasks.sentiment.segments import Segments
+from bayesrnn.tasks.sentiment.trained import TrainedTextPredictor
+from bayesrnn.uncertainty.draws import Draws
+from bayesrnn.uncertainty.metrics import INTERVALS
+
+#: Validation texts that are fitted to.
+FITTED_TEXTS: Final = 2000
+
+
+def review_score(run: TrainedTextPredictor, reviews: Reviews) -> ValidationScore:
+    """How probable the labels of validation texts are, or how dense their numbers."""
+    segments, target = _of_validation(run, reviews), run.target
+    truths = segments.targets.cpu()
+
+    def of_labels(outputs: Tensor, temperature: float) -> Tensor:
+        probabilities = segments.mean_by_text((outputs / temperature).softmax(-1))
+        return probabilities.gather(1, truths[:, None])[:, 0].log()
+
+    def of_numbers(outputs: Tensor, temperature: float) -> Tensor:
+        assert isinstance(target, Numbers)
+        mean, log_variance = segments.mean_by_text(outputs).unbind(-1)
+        deviation = (log_variance / 2).exp() * (temperature * target.sd)
+        away = (truths - mean * target.sd - target.mean) / deviation
+        return -(away.square() + math.log(2 * math.pi)) / 2 - deviation.log()
+
+    of_one = of_labels if isinstance(target, Labels) else of_numbers
+
+    def score(network: Network, temperatures: Sequence[float]) -> Tensor:
+        outputs = segment_outputs(network, segments)
+        return torch.stack([of_one(outputs, t) for t in temperatures])
+
+    return ValidationScore("text", score)
+
+
+def review_verdict(run: TrainedTextPredictor, reviews: Reviews) -> Verdict | None:
+    """Draws against the mean, and how far probabilities or intervals can be believed."""
+    calibration, target = run.calibrated(), run.target
+    if calibration is None:
+        return None
+    segments = _of_validation(run, reviews)
+    generator = seeded(calibration.seed)
+    draws = Draws(run.method, run.net, calibration.best_samples, generator, calibration.scaling)
+    found = text_metrics(draws, segments, target, run.config.data)
+    if isinstance(found, LabelMetrics):
+        assert isinstance(target, Labels)
+        truths = segments.targets.cpu()
+        constant = constant_nll(reviews.train.targets, truths, len(target.names))
+        findings = classes_findings(found.nll, found.ece, constant)
+    else:
+        findings = [interval_finding(found.coverage[INTERVALS.index(0.9)])]
+    return Verdict((draws_finding(calibration), *findings))
+
+
+def _of_validation(run: TrainedTextPredictor, reviews: Reviews) -> Segments:
+    texts = min(len(reviews.valid.targets), FITTED_TEXTS)
+    return reviews.valid.first_texts(texts).to(run.device)

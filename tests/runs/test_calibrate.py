@@ -1,0 +1,165 @@
+"""The calibration of a run: kept in its folder, used by every command that predicts."""
+
+import json
+import math
+import shutil
+
+import pytest
+import torch
+
+from bayesrnn.runs import calibrate as calibrating
+from bayesrnn.runs.calibration import (
+    Calibration,
+    read_calibration,
+    scaling_words,
+    write_calibration,
+)
+from bayesrnn.runs.verdict import (
+    Verdict,
+    classes_findings,
+    constant_nll,
+    draws_finding,
+    interval_finding,
+    word_findings,
+)
+from bayesrnn.tasks.lm.task import TASK
+from bayesrnn.uncertainty.fitting import FittedScaling
+from bayesrnn.uncertainty.scaling import Scaling
+
+SCALING = Scaling(noise=0.7, temperature=0.9, mean_temperature=1.2)
+
+
+def made(step=3, draws_fitted=4.0, mean_fitted=4.1):
+    fitted = FittedScaling(SCALING, 10, 100, 4.2, mean_fitted, 4.3, draws_fitted)
+    return Calibration(step=step, samples=10, seed=1, unit="word", fitted=fitted)
+
+
+@pytest.fixture
+def run(runs, tmp_path):
+    """A run with a posterior, which a test may change; it is calibrated to `SCALING`."""
+    folder = shutil.copytree(runs / "bbb", tmp_path / "run", symlinks=True)
+    write_calibration(folder, made(TASK.open_run(folder).step))
+    return folder
+
+
+def test_there_and_back(tmp_path):
+    assert read_calibration(tmp_path) is None
+    write_calibration(tmp_path, made())
+    assert read_calibration(tmp_path) == made()
+    of_one = made().for_one_network()
+    write_calibration(tmp_path, of_one)
+    assert read_calibration(tmp_path) == of_one
+    assert of_one.scaling == Scaling(temperature=1.2, mean_temperature=1.2)
+    assert of_one.best_samples == 0
+
+
+@pytest.mark.parametrize("text", ["", "[]", "{}", '{"noise": 0}', "null"])
+def test_a_damaged_file_is_refused(run, program, text):
+    (run / "calibration.json").write_text(text)
+    code, _, errors = program("evaluate", run)
+    assert code == 1
+    assert "calibration.json is damaged" in errors
+
+
+def test_the_better_inference_is_the_best_unless_it_is_not_worth_it():
+    assert made().best_samples == 10
+    assert made(draws_fitted=4.0999).best_samples == 0
+    assert made(draws_fitted=4.2).best_samples == 0
+    assert scaling_words(SCALING, 10) == "noise x 0.70, temperature 0.90"
+    assert scaling_words(SCALING, 0) == "temperature 1.20"
+
+
+def test_every_command_that_draws_uses_it_and_says_so(run, program):
+    given = ("--json", "-", "--samples", 2)
+    for command in (("inspect", run, "--text", "it is a truth"), ("evaluate", run)):
+        found = []
+        for more in ((), ("--uncalibrated",)):
+            code, out, errors = program(*command, *given, *more)
+            assert code == 0, errors
+            assert ("noise x 0.70" in errors + out) == (not more)
+            found.append(json.loads(out)["perplexity"])
+        assert found[0] != found[1]
+    code, out, errors = program("compare", run)
+    assert code == 0, errors
+    assert "calibrated" in out
+
+
+def test_a_pruned_network_has_the_temperature_of_its_mean_weights(run, program, tmp_path):
+    out = tmp_path / "pruned.safetensors"
+    code, _, errors = program("prune", run, "--fraction", "0.5", "--out", out)
+    assert code == 0, errors
+    loaded = TASK.open_run(out, for_inference=True)
+    assert loaded.calibrated().scaling == Scaling(temperature=1.2, mean_temperature=1.2)
+    code, said, errors = program("evaluate", out)
+    assert code == 0, errors
+    assert "temperature 1.20" in said
+    assert "noise" not in said
+    code, _, errors = program("calibrate", out)
+    assert code == 1
+    assert "is a file" in errors
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), RuntimeError("out of memory")])
+def test_training_is_done_whatever_happens_afterwards(
+    error, monkeypatch, train_arguments, program, tmp_path
+):
+    def fail(*args, **kwargs):
+        raise error
+
+    monkeypatch.setattr(calibrating, "fit_scaling", fail)
+    arguments = [word for word in train_arguments if word != "--no-calibrate"]
+    code, _, errors = program(*arguments, "--epochs", 1, "--out", tmp_path / "run")
+    assert code == 0
+    assert "not calibrated" in errors
+    assert f"bayesrnn calibrate {tmp_path / 'run'}" in errors
+    assert not (tmp_path / "run" / "calibration.json").exists()
+
+
+def test_a_run_that_is_trained_and_calibrated_says_its_verdict_again(
+    train_arguments, program, tmp_path, monkeypatch
+):
+    arguments = [word for word in train_arguments if word != "--no-calibrate"]
+    given = (*arguments, "--epochs", 1, "--out", tmp_path / "run")
+    code, _, errors = program(*given)
+    assert code == 0, errors
+    verdict = json.loads((tmp_path / "run" / "verdict.json").read_text())["text"]
+    assert verdict in errors
+    monkeypatch.setattr(calibrating, "fit_scaling", None)  # is not called again
+    code, _, errors = program(*given, "--resume")
+    assert code == 0, errors
+    assert verdict in errors
+
+
+def test_the_verdict_in_words(tmp_path):
+    words = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.5, 4.0])
+    found = word_findings(4.0, 3.98, *words, unfamiliar="noise")
+    assert [one.words for one in found] == [
+        "0.02 nats a word over-confident",
+        "noise is told from familiar: AUROC 0.83",
+    ]
+    good = Verdict((draws_finding(made(), perplexity=True), *found))
+    assert good.trusted
+    share = 1 - math.exp(-0.1)
+    assert good.text(tmp_path).startswith(
+        f"verdict (on validation data): draws beat the mean by {share:.1%}; 0.02 nats"
+    )
+    assert good.as_json()["metrics"]["auroc"] == pytest.approx(5 / 6)
+    bad = Verdict((draws_finding(made(draws_fitted=4.2)), interval_finding(0.67)))
+    assert not bad.trusted
+    assert "draws do not beat the mean: 0.100 nats worse; 90% intervals hold 67%" in bad.text(
+        tmp_path
+    )
+    assert f"do not trust its uncertainty: bayesrnn doctor {tmp_path}" in bad.text(tmp_path)
+
+
+def test_a_classifier_worse_than_no_model_is_told_so():
+    labels = torch.tensor([0, 0, 0, 1])
+    constant = constant_nll(labels, torch.tensor([0, 1]), classes=2)
+    assert constant == pytest.approx(-(math.log(4 / 6) + math.log(2 / 6)) / 2)
+    ece, nll = classes_findings(nll=1.2, ece=0.25, constant_nll=constant)
+    assert not ece.good
+    assert not nll.good
+    assert "worse than no model" in nll.words
+    ece, nll = classes_findings(nll=0.6, ece=0.03, constant_nll=constant)
+    assert ece.good
+    assert nll.good
