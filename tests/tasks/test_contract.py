@@ -6,6 +6,7 @@ from importlib import import_module
 from pathlib import Path
 
 import pytest
+import torch
 
 from bayesrnn.options import flag, from_toml, options_of
 from bayesrnn.runs.evaluate import describe, evaluate
@@ -158,6 +159,11 @@ def test_training_ends_with_a_calibration_and_a_verdict(task, train, program, tm
     assert code == 0, errors
     assert verdict["text"] in out
     assert (run / "calibration.json").read_text() == before
+    # All of so little data is what was fitted to.
+    part, all_of_it = (task.score(loaded, task.load(loaded.config), w).score for w in (False, True))
+    network = loaded.method.mean(loaded.net)
+    with torch.no_grad():
+        assert torch.equal(part(network, [1.0, 2.0]), all_of_it(network, [1.0, 2.0]))
     train(run, "--resume", "--epochs", "2", "--no-calibrate")
     assert (run / "calibration.json").read_text() == before
     assert task.open_run(run, "last").calibrated() is None

@@ -19,6 +19,7 @@ from bayesrnn.uncertainty.fitting import (
     fit_scaling,
     fit_temperature,
     lowest_of_parabola,
+    nearest_to_one,
 )
 from bayesrnn.uncertainty.scaling import tempered_log_probs
 
@@ -136,6 +137,21 @@ def test_the_widths_of_an_exact_posterior_are_right_and_wider_ones_are_brought_b
     assert found.draws_nll_fitted <= found.draws_nll
     assert found.draws_nll_fitted < found.mean_nll_fitted  # one temperature cannot serve both
     assert found.draws == 40
+
+
+def test_noise_that_makes_no_difference_is_left_as_it_is():
+    net = Bayesian(Vector(torch.zeros(50)), sigma_init=1.0)
+    found = fit_scaling(
+        method_of("bbb"), net, lambda network, ts: torch.ones(len(ts), 50), samples=2
+    )
+    assert found.scaling.noise == 1
+
+
+def test_the_factor_nearest_to_1_within_a_standard_error():
+    better = torch.tensor([1.0, -1.0]).repeat(50) + 0.2  # 0.2 in the mean, standard error 0.1
+    log_probs = {1.0: torch.zeros(100), 0.7: torch.full((100,), 0.15), 0.4: better}
+    assert nearest_to_one(log_probs, best=0.4) == 0.7
+    assert nearest_to_one({**log_probs, 1.0: better}, best=0.4) == 1.0
 
 
 def test_a_network_without_a_likelihood_is_refused():

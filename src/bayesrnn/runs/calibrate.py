@@ -29,6 +29,9 @@ class CalibrateOptions(RunOptions):
         DEFAULT_SAMPLES, "draws whose average is fitted to the validation data", ge=1
     )
     seed: int = seed_option()
+    whole: bool = option(
+        False, "fit to all validation data, not to a part of them: more exact, and slower"
+    )
 
 
 @dataclass(frozen=True)
@@ -65,7 +68,7 @@ def calibrate(
             raise RunError(
                 f"the data are not those that {run.path} was trained on; give back the same data"
             )
-    known = task.score(run, data)
+    known = task.score(run, data, options.whole)
     if known is None:
         return None
     with progress_bar(TRIES, " tries", "calibrating", delay=1.0) as bar:

@@ -16,7 +16,7 @@ from bayesrnn.uncertainty.scaling import Scaling
 CALIBRATION_FILE: Final = "calibration.json"
 
 #: Nats by which draws have to be better than the mean weights to be worth their time.
-_WORTH = 5e-4
+WORTH = 5e-4
 
 
 @dataclass(frozen=True)
@@ -43,7 +43,7 @@ class Calibration:
     def best_samples(self) -> int:
         """The inference that predicts the validation data best: so many draws; 0: the mean."""
         drawn = self.fitted.draws_nll_fitted
-        better = drawn is not None and drawn < self.fitted.mean_nll_fitted - _WORTH
+        better = drawn is not None and drawn < self.fitted.mean_nll_fitted - WORTH
         return self.fitted.draws if better else 0
 
     def for_one_network(self) -> "Calibration":

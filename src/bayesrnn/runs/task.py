@@ -221,9 +221,12 @@ class Task(ABC, Generic[Config, Data]):
         """What `bayesrnn uncertainty` does with runs of the task; None: nothing."""
         return None
 
-    def score(self, run: Any, data: Data) -> ValidationScore | None:
-        """How probable a network finds validation data, to calibrate it; None: it cannot be."""
-        del run, data
+    def score(self, run: Any, data: Data, whole: bool = False) -> ValidationScore | None:
+        """How probable a network finds validation data, to calibrate it; None: it cannot be.
+
+        whole: of all of them, instead of a part that takes some seconds.
+        """
+        del run, data, whole
         return None
 
     def verdict(self, run: Any, data: Data) -> Verdict | None:

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from bayesrnn.durable import write_durably
 from bayesrnn.random import seeded
-from bayesrnn.runs.calibration import Calibration
+from bayesrnn.runs.calibration import WORTH, Calibration
 from bayesrnn.uncertainty.detection import detection
 
 VERDICT_FILE: Final = "verdict.json"
@@ -77,7 +77,7 @@ def draws_finding(calibration: Calibration, perplexity: bool = False) -> Finding
     amount = f"{1 - math.exp(-abs(gain)):.1%}" if perplexity else f"{abs(gain):.3f} nats"
     words = f"draws beat the mean by {amount}"
     if not calibration.best_samples:
-        worse = f": {amount} worse" if gain < 0 else ""
+        worse = f": {amount} worse" if gain < -WORTH else ""
         words = f"draws do not beat the mean{worse}"
     return Finding(words, {"draws_gain_nats": gain})
 
@@ -119,19 +119,21 @@ _LARGEST_ERROR = 0.05
 _COVERAGE = (0.85, 0.95)
 
 
-def classes_findings(nll: float, ece: float, constant_nll: float) -> list[Finding]:
+def classes_findings(nll: float, ece: float, constant_nll: float, examples: int) -> list[Finding]:
     """Of predicted classes: the calibration error, and the NLL against always the same answer.
 
     constant_nll: of the frequencies of the classes as the answer to everything.
+    examples: how many were classified. Chance alone makes a calibration error of about one over
+        the root of it, even where every probability is right.
     """
     compared = f"{nll:.3f} nats against {constant_nll:.3f} for no model"
-    better = nll < constant_nll
+    better, largest = nll < constant_nll, _LARGEST_ERROR + 1 / math.sqrt(examples)
     if not better:
         compared = (
             f"worse than no model: {nll:.3f} nats, and the class frequencies {constant_nll:.3f}"
         )
     return [
-        Finding(f"calibration error {ece:.1%}", {"ece": ece}, ece <= _LARGEST_ERROR),
+        Finding(f"calibration error {ece:.1%}", {"ece": ece}, ece <= largest),
         Finding(compared, {"nll": nll, "constant_nll": constant_nll}, better),
     ]
 

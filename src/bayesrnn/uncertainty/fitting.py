@@ -6,7 +6,7 @@ the likelihood is a smooth function of it.
 """
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -30,7 +30,7 @@ _STEP, _WIDEST = 0.05, 0.4
 
 #: Factors on the noise that are tried first, and the ends of what is tried at all. With the factor
 #: 0 a draw would be the mean, which is measured by itself, and would know of no uncertainty.
-FACTORS = (0.4, 0.7, 1.0, 1.3)
+FACTORS = (0.4, 0.7, 1.0)
 LEAST, MOST = 0.1, 1.5
 
 #: Factors that a fit tries at most, the mean weights among them.
@@ -84,11 +84,14 @@ def fit_scaling(
         for network in networks:
             total = torch.logaddexp(total, score(network, temperatures).double())
             count += 1
-        found = _nlls(total - math.log(count))
+        log_probs = total - math.log(count)
+        found = _nlls(log_probs)
         known.update({(noise, t): nll for t, nll in zip(temperatures, found, strict=True)})
+        best_log_probs[noise] = log_probs[found.index(min(found))]
         return found
 
     known: dict[tuple[float, float], float] = {}
+    best_log_probs: dict[float, Tensor] = {}
     tried: dict[float, tuple[float, float]] = {}
 
     def nll(noise: float) -> float:
@@ -102,7 +105,7 @@ def fit_scaling(
 
     nll(1.0)  # first of all, from a temperature of 1
     unfitted = known[1.0, 1.0]
-    noise = fit_noise(nll) if method.noise_can_change else 1.0
+    noise = nearest_to_one(best_log_probs, fit_noise(nll)) if method.noise_can_change else 1.0
     temperature, fitted = tried[noise]
     scaling = Scaling(noise, temperature, mean_temperature)
     networks = draws.differing(samples)
@@ -152,6 +155,23 @@ def fit_noise(nll: Callable[[float], float]) -> float:
     vertex = min(max(round(vertex, 3), LEAST), MOST)
     tried[vertex] = nll(vertex)
     return min(tried, key=tried.__getitem__)
+
+
+def nearest_to_one(log_probs: Mapping[float, Tensor], best: float) -> float:
+    """The factor nearest to 1 that is not worse than the best by more than chance.
+
+    That is one standard error of the difference between their log-probabilities of the same
+    predictions. Where noise makes no difference to the likelihood, it is left as it is: with less
+    of it, draws would agree with each other for no reason in the data.
+    """
+
+    def is_worse(factor: float) -> bool:
+        difference = log_probs[best] - log_probs[factor]
+        error = difference.std() / math.sqrt(len(difference))
+        return bool(difference.mean() > error)
+
+    fitting = [factor for factor in log_probs if not is_worse(factor)]
+    return min(fitting, key=lambda factor: abs(factor - 1))
 
 
 def lowest_of_parabola(places: Sequence[float], values: Sequence[float]) -> tuple[float, float]:

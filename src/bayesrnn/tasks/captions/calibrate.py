@@ -26,10 +26,10 @@ VERDICT_IMAGES: Final = 200
 _BATCH = 128
 
 
-def caption_score(run: TrainedCaptioner, data: Captions) -> ValidationScore:
+def caption_score(run: TrainedCaptioner, data: Captions, whole: bool) -> ValidationScore:
     """How probable validation captions are, a word at a time."""
     captions = EncodedCaptions.encode(data.valid, data.vocabulary).to(run.device)
-    every = -(-len(captions) // FITTED_CAPTIONS)
+    every = 1 if whole else -(-len(captions) // FITTED_CAPTIONS)
     chosen = torch.arange(0, len(captions), every, device=run.device)
     batches = torch.split(chosen[captions.lengths[chosen].argsort(stable=True)], _BATCH)
 

@@ -155,9 +155,9 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
 
         return REPORT
 
-    def score(self, run: TrainedCaptioner, data: Captions) -> ValidationScore:
+    def score(self, run: TrainedCaptioner, data: Captions, whole: bool = False) -> ValidationScore:
         """The likelihood of validation captions."""
-        return caption_score(run, data)
+        return caption_score(run, data, whole)
 
     def verdict(self, run: TrainedCaptioner, data: Captions) -> Verdict | None:
         """Whether it is as surprised as it expects to be, and more so by captions that are none."""

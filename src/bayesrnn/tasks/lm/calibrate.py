@@ -1,6 +1,7 @@
 """The calibration of a language model on validation text, and the verdict on it."""
 
 from collections.abc import Sequence
+from itertools import islice
 from typing import Final
 
 import torch
@@ -19,22 +20,24 @@ from bayesrnn.uncertainty.detection import window_means
 from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.scaling import tempered_log_probs
 
-#: Words at the beginning of the validation text that are fitted to, and at its end for the verdict.
+#: Words of the validation text that are fitted to at most, and at its end for the verdict.
 FITTED_WORDS: Final = 4000
 VERDICT_WORDS: Final = 2000
 
 #: Parts of a text that are read side by side, words of a step, and words of a window.
 _STREAMS, _UNROLL, _WINDOW = 20, 50, 20
+_STEPS = FITTED_WORDS // (_STREAMS * _UNROLL)
 
 
-def text_score(run: TrainedLanguageModel, corpus: Corpus) -> ValidationScore:
-    """How probable the first words of the validation text are."""
-    text = corpus.valid[: FITTED_WORDS + 1].to(run.device)
+def text_score(run: TrainedLanguageModel, corpus: Corpus, whole: bool) -> ValidationScore:
+    """How probable the `whole` validation text is, or the beginnings of evenly spread parts."""
+    text = corpus.valid.to(run.device)
     streams = min(_STREAMS, len(text) - 1)
 
     def score(network: Network, temperatures: Sequence[float]) -> Tensor:
         found, state = [], None
-        for inputs, targets, mask in evaluation_batches(text, streams, _UNROLL):
+        batches = evaluation_batches(text, streams, _UNROLL)
+        for inputs, targets, mask in islice(batches, None if whole else _STEPS):
             logits, state = network(inputs, state)
             found.append(tempered_log_probs(logits[mask], targets[mask], temperatures).cpu())
         return torch.cat(found, 1)
@@ -45,8 +48,7 @@ def text_score(run: TrainedLanguageModel, corpus: Corpus) -> ValidationScore:
 def text_verdict(run: TrainedLanguageModel, corpus: Corpus) -> Verdict | None:
     """Draws against the mean, calibration, and whether text that runs backwards is noticed.
 
-    Measured on the last words of the validation text, which are others than those that were fitted
-    to where it is long enough.
+    Measured on the last words of the validation text; of a long one, few were fitted to.
     """
     calibration = run.calibrated()
     if calibration is None:

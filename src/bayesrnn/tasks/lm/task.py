@@ -139,9 +139,11 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
 
         return REPORT
 
-    def score(self, run: TrainedLanguageModel, data: Corpus) -> ValidationScore:
-        """The likelihood of the beginning of the validation text."""
-        return text_score(run, data)
+    def score(
+        self, run: TrainedLanguageModel, data: Corpus, whole: bool = False
+    ) -> ValidationScore:
+        """The likelihood of a part of the validation text."""
+        return text_score(run, data, whole)
 
     def verdict(self, run: TrainedLanguageModel, data: Corpus) -> Verdict | None:
         """Whether it is as surprised as it expects to be, and more so by text that is none."""

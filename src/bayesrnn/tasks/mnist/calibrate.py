@@ -21,9 +21,9 @@ FITTED_IMAGES: Final = 5000
 _BATCH = 1000
 
 
-def image_score(run: TrainedRun[Any], data: Images) -> ValidationScore:
+def image_score(run: TrainedRun[Any], data: Images, whole: bool) -> ValidationScore:
     """How probable the labels of validation images are."""
-    images, labels = _of_validation(run, data)
+    images, labels = _of_validation(run, data, whole)
     batches = list(zip(*(torch.split(part, _BATCH) for part in (images, labels)), strict=True))
 
     def score(network: Network, temperatures: Sequence[float]) -> Tensor:
@@ -53,9 +53,17 @@ def image_verdict(run: TrainedRun[Any], data: Images) -> Verdict | None:
     )
     classes = int(data.train.labels.max()) + 1
     constant = constant_nll(data.train.labels, labels.cpu(), classes)
-    return Verdict((draws_finding(calibration), *classes_findings(found.nll, found.ece, constant)))
+    return Verdict(
+        (
+            draws_finding(calibration),
+            *classes_findings(found.nll, found.ece, constant, found.examples),
+        )
+    )
 
 
-def _of_validation(run: TrainedRun[Any], data: Images) -> tuple[Tensor, Tensor]:
+def _of_validation(
+    run: TrainedRun[Any], data: Images, whole: bool = False
+) -> tuple[Tensor, Tensor]:
     valid: ImageSet = data.valid.to(run.device)
-    return valid.images[:FITTED_IMAGES], valid.labels[:FITTED_IMAGES]
+    count = len(valid) if whole else FITTED_IMAGES
+    return valid.images[:count], valid.labels[:count]

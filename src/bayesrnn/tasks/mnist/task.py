@@ -137,9 +137,11 @@ class MnistTask(Task[MnistConfig, Images]):
 
         return HeldOut([Chunk(outputs, data.valid.labels[:most])], data.train.labels)
 
-    def score(self, run: TrainedRun[MnistConfig], data: Images) -> ValidationScore:
+    def score(
+        self, run: TrainedRun[MnistConfig], data: Images, whole: bool = False
+    ) -> ValidationScore:
         """The likelihood of the labels of validation images."""
-        return image_score(run, data)
+        return image_score(run, data, whole)
 
     def verdict(self, run: TrainedRun[MnistConfig], data: Images) -> Verdict | None:
         """Whether its probabilities can be believed."""

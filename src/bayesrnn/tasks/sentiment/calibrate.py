@@ -29,9 +29,9 @@ from bayesrnn.uncertainty.metrics import INTERVALS
 FITTED_TEXTS: Final = 2000
 
 
-def review_score(run: TrainedTextPredictor, reviews: Reviews) -> ValidationScore:
+def review_score(run: TrainedTextPredictor, reviews: Reviews, whole: bool) -> ValidationScore:
     """How probable the labels of validation texts are, or how dense their numbers."""
-    segments, target = _of_validation(run, reviews), run.target
+    segments, target = _of_validation(run, reviews, whole), run.target
     truths = segments.targets.cpu()
 
     def of_labels(outputs: Tensor, temperature: float) -> Tensor:
@@ -67,12 +67,13 @@ def review_verdict(run: TrainedTextPredictor, reviews: Reviews) -> Verdict | Non
         assert isinstance(target, Labels)
         truths = segments.targets.cpu()
         constant = constant_nll(reviews.train.targets, truths, len(target.names))
-        findings = classes_findings(found.nll, found.ece, constant)
+        findings = classes_findings(found.nll, found.ece, constant, found.examples)
     else:
         findings = [interval_finding(found.coverage[INTERVALS.index(0.9)])]
     return Verdict((draws_finding(calibration), *findings))
 
 
-def _of_validation(run: TrainedTextPredictor, reviews: Reviews) -> Segments:
-    texts = min(len(reviews.valid.targets), FITTED_TEXTS)
+def _of_validation(run: TrainedTextPredictor, reviews: Reviews, whole: bool = False) -> Segments:
+    texts = len(reviews.valid.targets)
+    texts = texts if whole else min(texts, FITTED_TEXTS)
     return reviews.valid.first_texts(texts).to(run.device)

@@ -147,9 +147,11 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         train = wanted(data.train.targets[data.train.texts], data.target)
         return HeldOut(segment_chunks(data.valid.to(run.device), data.target, most), train)
 
-    def score(self, run: TrainedTextPredictor, data: Reviews) -> ValidationScore:
+    def score(
+        self, run: TrainedTextPredictor, data: Reviews, whole: bool = False
+    ) -> ValidationScore:
         """The likelihood of the targets of validation texts."""
-        return review_score(run, data)
+        return review_score(run, data, whole)
 
     def verdict(self, run: TrainedTextPredictor, data: Reviews) -> Verdict | None:
         """Whether its probabilities or intervals can be believed."""
