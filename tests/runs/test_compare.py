@@ -12,6 +12,7 @@ from bayesrnn.errors import RunError
 from bayesrnn.report.page import Section
 from bayesrnn.report.table import Table
 from bayesrnn.runs.compare import comparison_page, comparison_table, curves, result_columns
+from bayesrnn.runs.evaluation import CALIBRATED
 from bayesrnn.tasks import TASKS
 
 from ..made_up import summary_of
@@ -168,13 +169,12 @@ def test_no_test_columns_without_results(make_run: MakeRun) -> None:
 
 def test_each_inference_has_a_column(make_run: MakeRun) -> None:
     """Of the same run, and no way is taken for another where a run has only that one."""
-    ways = {"mean": "mean", "samples": "samples10"} | {
+    ways = {"mean": "mean", "samples": "samples10", CALIBRATED: "samples10-calibrated"} | {
         way: way for way in ("dynamic-sgd", "dynamic-rms", "bound")
     }
+    drawn = ("samples", CALIBRATED)
     found = {
-        f"test-{inference}": result(
-            100.0 + place, 10 if way == "samples" else 0, inference=inference
-        )
+        f"test-{inference}": result(100.0 + place, 10 if way in drawn else 0, inference=inference)
         for place, (way, inference) in enumerate(ways.items())
     }
     runs = [make_run("all", "bbb", results=found)]
@@ -186,7 +186,8 @@ def test_each_inference_has_a_column(make_run: MakeRun) -> None:
     assert len(set(titles)) == len(ways)
     assert sorted(titles) == sorted(table.header[6:-1])
     metrics = {way: f"{100 + place:.2f}" for place, way in enumerate(ways)}
-    metrics["samples"] += " (10)"
+    for way in drawn:
+        metrics[way] += " (10)"
     assert {way: cell(table, 0, way) for way in ways} == metrics
     for row, only in enumerate(ways, start=1):
         assert {way: cell(table, row, way) for way in ways} == {
