@@ -13,7 +13,7 @@ from ...conftest import model_hash
 
 SMALL = (
     *("--hidden", "12", "--segment", "12", "--batch-size", "16", "--epochs", "6", "--lr", "0.02"),
-    *("--device", "cpu", "--threads", "1"),
+    *("--device", "cpu", "--threads", "1", "--no-calibrate"),
 )
 #: That of a method where the recipe for thousands of reviews is too slow for these few.
 OPTIONS = {
