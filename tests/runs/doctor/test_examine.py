@@ -1,6 +1,5 @@
 """Runs of every method, examined."""
 
-import json
 import shutil
 
 import pytest
@@ -9,10 +8,13 @@ import torch
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.methods import METHODS
 from bayesrnn.random import RandomStreams
+from bayesrnn.runs.calibration import Calibration, write_calibration
 from bayesrnn.runs.doctor.examine import build_anew, examine
 from bayesrnn.runs.load import make_method
 from bayesrnn.tasks import TASKS
 from bayesrnn.training.checkpoints import CheckpointStore
+from bayesrnn.uncertainty.fitting import FittedScaling
+from bayesrnn.uncertainty.scaling import Scaling
 
 from ...conftest import METHODS as TRAINED
 from ...conftest import model_hash
@@ -85,8 +87,9 @@ def test_the_fitted_noise_counts_for_its_own_checkpoint_alone(runs, program, tmp
     run = shutil.copytree(runs / "bbb", tmp_path / "run")
     step = CheckpointStore(run).load_model("best").step
     file = run / "calibration.json"
+    fitted = FittedScaling(Scaling(noise=0.4), 2, 100, 3.0, 2.9, 2.8, 2.7)
     for stored, expected in ((step, 0.4), (step - 1, None)):
-        file.write_text(json.dumps({"step": stored, "noise": 0.4}))
+        write_calibration(run, Calibration(stored, 2, 1, "word", fitted))
         assert examine(LM, run, device="cpu", samples=0).noise_factor == expected
     file.write_text("{")
     code, _, errors = program("doctor", run)

@@ -1,6 +1,5 @@
 """Examine a run of any task."""
 
-import json
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -29,8 +28,6 @@ from bayesrnn.uncertainty.draws import Draws
 
 #: Validation predictions that the mean weights and draws are scored on, at most.
 MOST = 20_000
-
-CALIBRATION_FILE = "calibration.json"
 
 
 def examine(
@@ -62,6 +59,7 @@ def examine(
     if anew.posterior is not None:
         tensors = tensor_reports(anew.posterior, anew.start, seeded(seed))
     measure, clip = task.measure(run.files.__getitem__), run.config.clip or None
+    calibration = run.calibrated()
     records, batches = RunDirectory(path).metrics.read(), problem.minibatches(0)
     return Examination(
         path=path,
@@ -81,7 +79,7 @@ def examine(
         tensors=tensors,
         gradients=gradients,
         validation=None if held_out is None else _validation(run, held_out, samples, seed),
-        noise_factor=_noise_factor(path, run.step),
+        noise_factor=None if calibration is None else calibration.scaling.noise,
         prior=run.config.options.get("prior"),
         sigma_lr=run.config.options.get("sigma_lr", 0.0),
         left_out=_left_out(task.name, anew, held_out),
@@ -147,16 +145,3 @@ def _validation(run: TrainedRun[Any], held_out: HeldOut, samples: int, seed: int
     predictions = sum(len(chunk.targets) for chunk in held_out.chunks)
     with progress_bar((1 + differing) * predictions, " predictions", "validating") as bar:
         return Validation(scored(0), scored(samples) if differing else None, differing)
-
-
-def _noise_factor(path: Path, step: int) -> float | None:
-    """The factor on the noise of draws that was fitted to this checkpoint, if there is one."""
-    if not (path / CALIBRATION_FILE).exists():
-        return None
-    try:
-        found = json.loads(RunDirectory(path).read_text(CALIBRATION_FILE))
-        return float(found["noise"]) if found["step"] == step else None
-    except (ValueError, KeyError, TypeError):
-        raise RunError(
-            f"{path / CALIBRATION_FILE} is damaged; remove it, and run `bayesrnn calibrate` again"
-        ) from None
