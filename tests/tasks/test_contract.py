@@ -12,6 +12,7 @@ from bayesrnn.options import flag, from_toml, options_of
 from bayesrnn.runs.evaluate import describe, evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.tasks import TASKS, task_of
+from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.run_directory import RunDirectory
 
 from ..conftest import model_hash
@@ -58,6 +59,12 @@ def test_a_run_is_trained_resumed_evaluated_and_compared(task, train, program, t
     train(halves, "--resume", "--epochs", "2")
     assert model_hash(whole) == model_hash(halves)
 
+    *_, last = map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())
+    measure = task.measure(lambda file: (whole / file).read_text())
+    assert {"valid_nll", f"valid_{measure.key}"} <= last.keys()
+    assert last["best"] == ((whole / "best").read_text() == (whole / "last").read_text())
+    assert CheckpointStore(whole).load().state["position"]["best_by"] == "nll"
+
     assert task_of(whole) is task
     loaded = task.open_run(whole)
     assert loaded.config.task == task.name
@@ -73,7 +80,6 @@ def test_a_run_is_trained_resumed_evaluated_and_compared(task, train, program, t
         assert found.asked.inference == name
         kept = json.loads((whole / "results" / f"test-{name}.json").read_text())
         assert kept["task"] == task.name
-        measure = task.measure(lambda file: (whole / file).read_text())
         assert kept[measure.key] == getattr(found.asked, measure.key)
         assert found.asked.label in describe(task, found)
         code, out, errors = program("evaluate", whole, "--samples", samples)

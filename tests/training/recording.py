@@ -94,10 +94,10 @@ class Minibatches:
 
 
 class Recorder:
-    """The problem: notes the epochs, minibatches and states; `errors` is the validation error."""
+    """The problem: notes the epochs, minibatches and states; `nlls` are those of validation."""
 
-    def __init__(self, count=3, sequences=4, errors=None):
-        self.count, self.sequences, self.errors = count, sequences, errors or {}
+    def __init__(self, count=3, sequences=4, nlls=None):
+        self.count, self.sequences, self.nlls = count, sequences, nlls or {}
         self.epochs, self.used, self.states = [], [], []
         #: What happens before a minibatch, by how many there were before it.
         self.events = {}
@@ -118,5 +118,6 @@ class Recorder:
         return {"loss": nll, "square": nll**2}
 
     def validate(self):
-        # Falling always, so that the best epoch by it is the last one.
-        return {"loss": -float(self.epochs[-1]), "error": self.errors.get(self.epochs[-1], 1.0)}
+        # The error always falls, so that the best epoch by it is the last one.
+        epoch = self.epochs[-1]
+        return {"error": float(-epoch), "nll": self.nlls.get(epoch, 1.0)}

@@ -53,7 +53,7 @@ class Problem:
         return {"loss": nll}
 
     def validate(self):
-        return {"loss": 0.0}
+        return {"nll": 0.0}
 
 
 def posterior_kl(net):
@@ -102,7 +102,7 @@ def moves(tmp_path):
         run.create()
         settings = LoopSettings(
             unit="example",
-            measure="loss",
+            measure="nll",
             epochs=1,
             schedule=Schedule(LR, 1, 1.0),
             clip=CLIP,

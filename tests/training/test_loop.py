@@ -132,9 +132,9 @@ def test_the_state_is_handed_on_within_an_epoch_without_its_history(make_trainer
         torch.testing.assert_close(found, sum(before[epoch_start:place]))
 
 
-def test_the_best_epoch_is_the_one_with_the_lowest_measure(make_trainer):
-    """The first of equals, whatever other metrics say."""
-    trainer = make_trainer(Recorder(count=3, errors={0: 0.5, 1: 0.2, 2: 0.2, 3: 0.3}), epochs=4)
+def test_the_best_epoch_is_the_one_with_the_highest_likelihood(make_trainer):
+    """The first of equals, whatever the measure and other metrics say."""
+    trainer = make_trainer(Recorder(count=3, nlls={0: 0.5, 1: 0.2, 2: 0.2, 3: 0.3}), epochs=4)
     kept = {}
     trainer.optimiser.register_step_post_hook(
         lambda *_: kept.update({len(kept) + 1: trainer.net.first.detach().clone()})
@@ -149,8 +149,8 @@ def test_the_best_epoch_is_the_one_with_the_lowest_measure(make_trainer):
     assert trainer.position.best == 0.2
 
 
-def test_an_epoch_with_more_kept_networks_is_better_whatever_its_measure(make_trainer):
-    problem = Recorder(count=1, errors={0: 0.1, 1: 0.5, 2: 0.4, 3: 0.45})
+def test_an_epoch_with_more_kept_networks_is_better_whatever_its_likelihood(make_trainer):
+    problem = Recorder(count=1, nlls={0: 0.1, 1: 0.5, 2: 0.4, 3: 0.45})
     trainer = make_trainer(problem, epochs=4)
     trainer.method.kept = lambda net: 0 if problem.epochs[-1] == 0 else 3
     trainer.train()
@@ -159,15 +159,41 @@ def test_an_epoch_with_more_kept_networks_is_better_whatever_its_measure(make_tr
 
 
 def test_a_best_of_zero_is_a_best(make_trainer):
-    trainer = make_trainer(Recorder(count=1, errors={0: 0.0, 1: 0.1}))
+    trainer = make_trainer(Recorder(count=1, nlls={0: 0.0, 1: 0.1}))
     trainer.train()
     assert CheckpointStore(trainer.run.path).load("best").step == 1
+
+
+def test_the_line_of_an_epoch_shows_what_chooses_and_the_measure(make_trainer, capsys):
+    make_trainer(Recorder(nlls={0: 0.69315, 1: 0.75})).train()
+    first, second = capsys.readouterr().err.split("epoch ")[-2:]
+    assert "validation nll   0.6932, error    0.00%  (best so far)" in first
+    assert "validation nll   0.7500, error -100.00%" in second
+    assert "best" not in second
+
+
+def test_a_run_of_an_earlier_version_goes_on_by_its_measure(make_trainer):
+    """Its best is an error, to which no likelihood may be compared."""
+    trainer = make_trainer(Recorder(count=1, nlls={0: 0.1, 1: 0.2, 2: 0.3}), epochs=1)
+    trainer.train()
+    store = trainer.store
+    saved = store.load()
+    del saved.state["position"]["best_by"]
+    saved.state["position"]["best"] = -0.5  # as bad as no later error
+    store.save(saved, best=True)
+    later = make_trainer(Recorder(count=1, nlls={1: 0.2, 2: 0.3}), epochs=3)
+    later.resume()
+    assert later.position.best_by == "error"
+    later.train()
+    assert [record["best"] for record in later.run.metrics.read()] == [True, True, True]
+    assert (later.position.best, store.load("best").step) == (-2.0, 3)
+    assert store.load().state["position"]["best_by"] == "error"
 
 
 @pytest.mark.parametrize("seen_kl", [0.0, 2.5])
 def test_log_records(make_trainer, monkeypatch, seen_kl):
     """What a network paid for having seen the targets is part of every loss that is shown."""
-    seen, problem = [], Recorder(count=3, sequences=4, errors={0: 0.5, 1: 0.25})
+    seen, problem = [], Recorder(count=3, sequences=4, nlls={0: 0.5, 1: 0.25})
     monkeypatch.setattr(
         "bayesrnn.training.loop.time", SimpleNamespace(monotonic=lambda: problem.seconds)
     )
@@ -205,7 +231,7 @@ def test_log_records(make_trainer, monkeypatch, seen_kl):
             "calls": step,
         }
 
-    def finished(epoch, error):
+    def finished(epoch, valid):
         nll = sum(losses[3 * epoch - 3 : 3 * epoch]) / (3 * STEPS + 0 + 1 + 2)
         return {
             "kind": "epoch",
@@ -213,8 +239,8 @@ def test_log_records(make_trainer, monkeypatch, seen_kl):
             "step": 3 * epoch,
             "train_loss": pytest.approx(nll),
             "train_square": pytest.approx(nll**2),
-            "valid_loss": 1.0 - epoch,
-            "valid_error": error,
+            "valid_error": 1.0 - epoch,
+            "valid_nll": valid,
             "best": True,
         }
 

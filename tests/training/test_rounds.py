@@ -50,12 +50,12 @@ class Net(nn.Module):
 
 
 class Problem:
-    """Nothing to learn; `errors` are those of the epochs."""
+    """Nothing to learn; `nlls` are those of the epochs."""
 
     sequences, steps = 1, 1
 
-    def __init__(self, errors):
-        self.errors, self.epoch = errors, None
+    def __init__(self, nlls):
+        self.nlls, self.epoch = nlls, None
         self.stop_at = None
 
     def minibatches(self, epoch):
@@ -80,19 +80,19 @@ class Problem:
         return {"nll": nll}
 
     def validate(self):
-        return {"error": self.errors[self.epoch]}
+        return {"nll": self.nlls[self.epoch]}
 
 
-def make_trainer(folder, errors, epochs=EPOCHS):
+def make_trainer(folder, nlls, epochs=EPOCHS):
     net, method = Net(), Rounds()
     run = RunDirectory(folder)
     run.create()
     return Trainer(
         net,
         method,
-        Problem(errors),
+        Problem(nlls),
         torch.optim.SGD(net.parameters(), lr=1.0),
-        LoopSettings("thing", "error", epochs, Schedule(1.0, 2, 0.5), None, 60.0, log_every=1),
+        LoopSettings("thing", "nll", epochs, Schedule(1.0, 2, 0.5), None, 60.0, log_every=1),
         method.streams,
         run,
         "fingerprint",

@@ -171,7 +171,7 @@ class Task(ABC, Generic[Config, Data]):
 
     @abstractmethod
     def measure(self, read: Callable[[str], str]) -> Measure:
-        """How runs are compared; the epoch with the lowest on the validation set is the best.
+        """How runs are compared; what chooses their best epoch is the likelihood.
 
         `read` returns the text of one of `files` by its name.
         """

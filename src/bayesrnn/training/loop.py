@@ -29,6 +29,10 @@ from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import StopRequest, stop_request
 from bayesrnn.training.run_directory import RunDirectory
 
+#: The metric of `Problem.validate` that is lowest in the best epoch. It is a proper score: an error
+#: goes on falling while a network becomes far too sure of itself, and the likelihood does not.
+CHOOSES = "nll"
+
 #: Seconds between lines of progress where there is no terminal for a bar.
 LINE_SECONDS = 60
 
@@ -38,7 +42,7 @@ class LoopSettings:
     """Settings of the loop; the epochs and the schedule are those of one round.
 
     unit: what is counted, in the singular: a word, an image.
-    measure: the metric of `Problem.validate` that is lowest in the best epoch.
+    measure: the metric of `Problem.validate` that is shown beside the one that chooses.
     average: the decay of the averaged parameters (`ParameterAverage`); 0: there are none.
     """
 
@@ -63,6 +67,8 @@ class Position:
     state: Any = None
     epoch_nll: float = 0.0
     best: float | None = None
+    #: The metric that `best` is a value of.
+    best_by: str = CHOOSES
     #: The step of the best epoch, and how many networks the method had by then.
     best_step: int | None = None
     best_kept: int = 0
@@ -240,14 +246,15 @@ class Trainer:
 
     def _finish_epoch(self) -> None:
         position, measure = self.position, self.settings.measure
-        nll = position.epoch_nll / self.predictions
-        train, found = self.problem.loss_metrics(nll), validate(self.problem, self.average, measure)
-        valid, position.averaged = found.metrics, found.averaged
+        train = self.problem.loss_metrics(position.epoch_nll / self.predictions)
+        validation = validate(self.problem, self.average, position.best_by)
+        valid, position.averaged = validation.metrics, validation.averaged
         # More networks to average are better, whatever the metric of a single one.
         kept = self.method.kept(self.net)
-        best = position.best is None or kept > position.best_kept or valid[measure] < position.best
+        found = valid[position.best_by]
+        best = position.best is None or kept > position.best_kept or found < position.best
         if best:
-            position.best, position.best_step = valid[measure], position.step
+            position.best, position.best_step = found, position.step
             position.best_kept = kept
         position.epoch += 1
         position.minibatch, position.epoch_nll, position.state = 0, 0.0, None
@@ -258,10 +265,12 @@ class Trainer:
                 name if name.startswith("train_") else f"valid_{name}": value
                 for name, value in valid.items()
             },
-            **found.record(),
+            **validation.record(),
             best=best,
         )
-        said = [f"{_shown({measure: value})}{which}" for which, value in found.shown(measure)]
+        said = [_shown({CHOOSES: valid[CHOOSES]})] if measure != CHOOSES else []
+        for which, value in validation.shown(measure):
+            said.append(_shown({measure: value}) + which)
         say(
             f"epoch {position.epoch}/{self.epochs}  train {_shown(train)}"
             f"  validation {', '.join(said)}{'  (best so far)' if best else ''}"
@@ -304,7 +313,8 @@ class Trainer:
             restore_optimiser(self.optimiser, state["optimiser"])
             self.streams.restore(state["streams"])
             self.method.restore(state["method"])
-            self.position = Position(**state["position"])
+            # Runs of earlier versions chose by their measure, and their `best` is a value of it.
+            self.position = Position(**{"best_by": self.settings.measure, **state["position"]})
             self.average.restore(state.get("average"), in_place=self.position.averaged)
             device = next(self.net.parameters()).device
             self.position.state = tree_map_only(
@@ -354,5 +364,5 @@ class Trainer:
 
 
 def _shown(metrics: dict[str, float]) -> str:
-    forms = {"error": "8.2%", "rmse": "8.4g"}
+    forms = {"error": "8.2%", "rmse": "8.4g", "nll": "8.4f"}
     return ", ".join(f"{name} {value:{forms.get(name, '8.2f')}}" for name, value in metrics.items())

@@ -45,5 +45,8 @@ class Problem(Protocol):
         ...
 
     def validate(self) -> dict[str, float]:
-        """The metrics on the validation set; on the training set where the name says train_."""
+        """The metrics on the validation set; on the training set where the name says train_.
+
+        `nll` has to be one of them, the mean negative log-likelihood: it chooses the best epoch.
+        """
         ...
