@@ -1,7 +1,7 @@
 """Prediction with uncertainty, from several draws of a network."""
 
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator, Sequence
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from typing import Any, overload
 
@@ -36,7 +36,7 @@ class Prediction:
 
 @overload
 def predict(
-    net: nn.Module,
+    net: nn.Module | Sequence[nn.Module],
     *inputs: Any,
     samples: int = 20,
     generator: torch.Generator | None = None,
@@ -45,7 +45,7 @@ def predict(
 ) -> Prediction: ...
 @overload
 def predict(
-    net: nn.Module,
+    net: nn.Module | Sequence[nn.Module],
     *inputs: Any,
     samples: int = 20,
     generator: torch.Generator | None = None,
@@ -56,7 +56,7 @@ def predict(
 
 @torch.no_grad()
 def predict(
-    net: nn.Module,
+    net: nn.Module | Sequence[nn.Module],
     *inputs: Any,
     samples: int = 20,
     generator: torch.Generator | None = None,
@@ -70,6 +70,11 @@ def predict(
     network's output, or the first of its outputs, has to be a tensor: of logits with the classes on
     the last axis or, with `head=Regression(...)`, of numbers.
 
+    Several networks, as a list, are predicted with as the mixture of their posteriors, an ensemble:
+    the draws go through them in turn, so that each has as many (give or take one), and what is
+    epistemic includes what the networks disagree on. A network without anything random may be one
+    of them if it has one draw: `samples` is then the number of networks.
+
     Only the averages are stored, so memory does not grow with the number of draws (for regression:
     from 128 draws on, which quantiles are made of). Draws of a `Bayesian` come in pairs, +noise and
     -noise: each follows the posterior exactly, and the noise is made once for both. Every layer is
@@ -79,7 +84,8 @@ def predict(
         raise ConfigError(f"samples is {samples}; it has to be a whole number, 1 or more")
     average = AverageProbabilities() if head is None else AverageNumbers(head)
     bar = progress_bar(samples, " draws", "predicting", delay=2.0)
-    with _drawn(net, samples, generator) as networks, bar:
+    nets = [net] if isinstance(net, nn.Module) else list(net)
+    with _mixture(nets, samples, generator) as networks, bar:
         for network in networks:
             average.add(_first_output(network(*inputs, **kwargs)))
             bar.update()
@@ -87,6 +93,23 @@ def predict(
         return average.prediction()
     total = average.total()
     return Prediction(average.mean, total, average.aleatoric, total - average.aleatoric)
+
+
+@contextmanager
+def _mixture(
+    nets: Sequence[nn.Module], samples: int, generator: torch.Generator | None
+) -> Iterator[Iterator[Network]]:
+    """`samples` networks, drawn from each of `nets` in turn."""
+    if not 0 < len(nets) <= samples:
+        raise ConfigError(
+            f"samples is {samples}, and there are {len(nets)} networks; give at least one network, "
+            "and at least one draw of each"
+        )
+    shares = [len(range(place, samples, len(nets))) for place in range(len(nets))]
+    with ExitStack() as stack:
+        pairs = zip(nets, shares, strict=True)
+        drawn = [stack.enter_context(_drawn(net, share, generator)) for net, share in pairs]
+        yield (next(drawn[number % len(nets)]) for number in range(samples))
 
 
 @contextmanager
@@ -112,7 +135,8 @@ def _drawn(
         raise ConfigError(
             f"nothing in this {type(net).__name__} is random, so {samples} draws of it would all "
             "be the same: it is not a bayesrnn.Bayesian and has no dropout layer (nn.Dropout or "
-            "its like) with a rate above 0; wrap it in Bayesian, or ask for samples=1"
+            "its like) with a rate above 0; wrap it in Bayesian, or ask for samples=1 (of several "
+            "networks in a list, for one sample each)"
         )
 
 
