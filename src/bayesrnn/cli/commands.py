@@ -108,10 +108,12 @@ def uncertainty_command() -> Callable[..., None]:
     def measure_uncertainty(given: Given) -> None:
         """Measure whether runs know what they do not know.
 
-        Of texts: entropy gap, calibration, and how well reversed and otherwise shifted text is told
-        from regular text. Of captions: CIDEr when the least certain ones are withheld, how far
-        confidence follows CIDEr, and how well images of COCO are told from those of the run's data;
-        with 10 draws and all images of COCO that takes about five minutes a run on one core.
+        Of language models: entropy gap, calibration, and how well reversed and otherwise shifted
+        text is told from regular text. Of captions: CIDEr when the least certain ones are withheld,
+        how far confidence follows CIDEr, and how well images of COCO are told from those of the
+        run's data; with 10 draws and all images of COCO that takes about five minutes a run on one
+        core. Of digits and of ratings or labels of texts: calibration, the error when doubtful
+        answers are withheld, and how well shifted inputs are told from regular ones.
 
         bayesrnn uncertainty runs/plain runs/bbb --shift my-other-book.txt --html uncertainty.html
         """

@@ -59,15 +59,16 @@ class UncertaintySettings(UncertaintyOptions):
 
     samples: tuple[int, ...] = option(
         (0, 1, 2, 5, 10, 20),
-        "numbers of draws, 0: the mean weights; of captioners by default 0,10",
+        "numbers of draws, 0: the mean weights; of other tasks than lm by default 0,10",
         ge=0,
         zero="the mean weights",
         commas=True,
     )
     shifts: tuple[str, ...] = option(
         (),
-        "one more shifted text: a corpus by name or folder (its test text), or a text file; may be "
-        "given several times",
+        "one more shifted text: a corpus by name or folder (its test text), or a text file; of "
+        "sentiment a CSV file, or one text a line; of digits a folder with the test images of "
+        "another set in MNIST's format, such as Fashion-MNIST; may be given several times",
         repeated=True,
         flag="shift",
         metavar="NAME|PATH",

@@ -18,6 +18,10 @@ from bayesrnn.data.files import find_published, published_file, read_bytes
 from bayesrnn.errors import CorpusError, MissingExtraError
 
 IMAGE_NAMES: Final = ("mnist", "digits")
+#: Pixels are divided by this, as in Blundell et al. (2015).
+_SCALE = 126
+#: The brightest that a pixel can be.
+BRIGHTEST: Final = 255 / _SCALE
 
 _MNIST_SIZES = (50_000, 10_000, 10_000)
 _MNIST_FILES = (
@@ -26,6 +30,7 @@ _MNIST_FILES = (
     "mnist/t10k-images-idx3-ubyte",
     "mnist/t10k-labels-idx1-ubyte",
 )
+_TEST_IMAGES = "t10k-images-idx3-ubyte"
 _PUT_BACK = "put the original file of MNIST there"
 
 
@@ -120,30 +125,57 @@ def _mnist_set(images: Path, labels: Path, size: int) -> ImageSet:
             f"{labels} has the label {digits[wrong[0]]} at place {wrong[0]:,}, but labels are 0 to "
             f"9; {_PUT_BACK}"
         )
-    scaled = np.divide(pixels, 126, dtype=np.float32)
-    return ImageSet(torch.from_numpy(scaled), torch.from_numpy(digits.astype(np.int64)))
+    return ImageSet(_scaled(pixels), torch.from_numpy(digits.astype(np.int64)))
 
 
-def read_idx(path: Path, shape: tuple[int, ...]) -> npt.NDArray[np.uint8]:
+def _scaled(pixels: npt.NDArray[np.uint8]) -> Tensor:
+    return torch.from_numpy(np.divide(pixels, _SCALE, dtype=np.float32))
+
+
+def other_images(folder: Path, pixels: int) -> ImageSet:
+    """The test images of a set in MNIST's format, such as Fashion-MNIST; labels are made up.
+
+    folder: holds t10k-images-idx3-ubyte, plain or .gz.
+    pixels: of each image.
+    """
+    path = find_published(_TEST_IMAGES, folder)
+    if path is None:
+        raise CorpusError(
+            f"--shift is {folder}, but there is no {folder / _TEST_IMAGES} (or .gz); give a folder "
+            "with the test images of Fashion-MNIST, or of another set in MNIST's format"
+        )
+    side = math.isqrt(pixels)
+    images = read_idx(path, (None, side, side))
+    if not len(images):
+        raise CorpusError(f"{path} holds no images; give a file with at least one")
+    found = _scaled(images.reshape(len(images), pixels))
+    return ImageSet(found, torch.zeros(len(found), dtype=torch.long))
+
+
+def read_idx(path: Path, shape: tuple[int | None, ...]) -> npt.NDArray[np.uint8]:
     """Read a file in MNIST's IDX format, plain or gzip, that has to hold bytes of this shape.
+
+    None in the shape stands for any length.
 
     The format: two zero bytes, 8 for unsigned bytes, the number of axes, the length of each axis
     as a big-endian number of 32 bits, and the values, the last axis fastest.
     """
     data = read_bytes(path, _PUT_BACK)
     magic, header = bytes([0, 0, 8, len(shape)]), 4 + 4 * len(shape)
-    size = header + math.prod(shape)
     said: tuple[int, ...] = ()
     if len(data) >= header:
         said = tuple(np.frombuffer(data, ">u4", len(shape), offset=4).tolist())
+    pairs = zip(said or [0] * len(shape), shape, strict=True)
+    known = tuple(there if wanted is None else wanted for there, wanted in pairs)
+    size = header + math.prod(known)
     if not magic.startswith(data[:4]):
         problem = f"it starts with the bytes {data[:4].hex(' ')} instead of {magic.hex(' ')}"
-    elif said and said != shape:
-        problem = f"it holds {_times(said)} values instead of {_times(shape)}"
+    elif said and said != known:
+        problem = f"it holds {_times(said)} values instead of {_times(known)}"
     elif len(data) != size:
         problem = f"it has {len(data):,} bytes instead of {size:,}"
     else:
-        return np.frombuffer(data, np.uint8, offset=header).reshape(shape)
+        return np.frombuffer(data, np.uint8, offset=header).reshape(known)
     raise CorpusError(f"{path} is damaged or another file: {problem}; {_PUT_BACK}")
 
 
@@ -159,7 +191,7 @@ def _digits() -> Images:
             "the images 'digits' need an extra: pip install 'bayesrnn[digits]'"
         ) from None
     pixels, labels = datasets.load_digits(return_X_y=True)
-    images = torch.from_numpy((pixels / 16 * (255 / 126)).astype(np.float32))
+    images = torch.from_numpy((pixels / 16 * BRIGHTEST).astype(np.float32))
     targets = torch.from_numpy(labels.astype(np.int64))
     order = torch.randperm(len(targets), generator=torch.Generator().manual_seed(0))
     parts = (order[:-600], order[-600:-300], order[-300:])

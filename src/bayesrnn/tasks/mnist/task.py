@@ -18,7 +18,7 @@ from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import Chunk, HeldOut
 from bayesrnn.runs.load import load_run
-from bayesrnn.runs.task import Measure, Task, TrainedRun, ValidationScore
+from bayesrnn.runs.task import Measure, Task, TrainedRun, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.mnist import ENTRY
 from bayesrnn.tasks.mnist.calibrate import image_score, image_verdict
@@ -150,6 +150,12 @@ class MnistTask(Task[MnistConfig, Images]):
     def line(self, row: ImageRow) -> str:
         """The metrics of a row."""
         return row_text(row)
+
+    def uncertainty(self) -> UncertaintyReport:
+        """Calibration, selective prediction, and shifted images told from regular ones."""
+        from bayesrnn.tasks.mnist.uncertainty import REPORT  # late: it opens runs of this task
+
+        return REPORT
 
     def network(self, config: Mapping[str, Any]) -> str:
         """Layers and units."""

@@ -26,7 +26,7 @@ class SegmentBatch(NamedTuple):
 
 @dataclass(frozen=True)
 class Segments(Sequences[SegmentBatch]):
-    """The segments of some texts, in order.
+    """The segments of some texts, in order, one after the other without gaps.
 
     texts: int64 `[segments]`, the number of the text that a segment is from.
     targets: `[texts]`, float64 for numbers, int64 for labels.

@@ -76,6 +76,16 @@ def read_table(
     return TextTable(texts, _targets(path, targets, numbers, kind), numbers)
 
 
+def read_texts(path: Path, text_column: str | None = None) -> list[str]:
+    """The texts alone of a table as `read_table` reads it, whatever else it has or has not."""
+    rows = _rows(path)
+    names = [name.strip() for name in next(rows, (0, []))[1]]
+    place = _text_place(path, names, text_column)
+    if place is None and len(names) != 1:
+        raise _no_text_column(path, names)
+    return [row[place or 0] for _, row in rows if len(row) > (place or 0)]
+
+
 def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not blank, with their numbers from 1."""
     text = read_text(path)
@@ -111,11 +121,9 @@ def _fields_up_to(length: int) -> Iterator[None]:
 def _columns(
     path: Path, names: Sequence[str], text: str | None, target: str | None
 ) -> tuple[int, int]:
-    text_place = _place(path, names, text, "--text-column")
+    text_place = _text_place(path, names, text)
     target_place = _place(path, names, target, "--target-column")
     folded = [name.casefold() for name in names]
-    if text_place is None and _TEXT_NAME in folded:
-        text_place = folded.index(_TEXT_NAME)
     if target_place is None:
         known = [folded.index(name) for name in TARGET_NAMES if name in folded]
         target_place = next((place for place in known if place != text_place), None)
@@ -127,10 +135,7 @@ def _columns(
             other if target_place is None else target_place,
         )
     if text_place is None:
-        raise ConfigError(
-            f"{path} has no column {_TEXT_NAME!r}; it has: {', '.join(names)}; "
-            "say which one holds the texts with --text-column"
-        )
+        raise _no_text_column(path, names)
     if target_place is None:
         raise ConfigError(
             f"{path} has no column {' or '.join(TARGET_NAMES)}; it has: {', '.join(names)}; "
@@ -142,6 +147,20 @@ def _columns(
             "give --text-column and --target-column"
         )
     return text_place, target_place
+
+
+def _text_place(path: Path, names: Sequence[str], text: str | None) -> int | None:
+    folded = [name.casefold() for name in names]
+    if text is None and _TEXT_NAME in folded:
+        return folded.index(_TEXT_NAME)
+    return _place(path, names, text, "--text-column")
+
+
+def _no_text_column(path: Path, names: Sequence[str]) -> ConfigError:
+    return ConfigError(
+        f"{path} has no column {_TEXT_NAME!r}; it has: {', '.join(names)}; "
+        "say which one holds the texts with --text-column"
+    )
 
 
 def _place(path: Path, names: Sequence[str], wanted: str | None, flag: str) -> int | None:

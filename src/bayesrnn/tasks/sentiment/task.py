@@ -29,7 +29,7 @@ from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
-from bayesrnn.runs.task import Measure, Task, ValidationScore
+from bayesrnn.runs.task import Measure, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.sentiment import ENTRY
 from bayesrnn.tasks.sentiment.calibrate import review_score, review_verdict
@@ -164,6 +164,12 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
     def notes(self, evaluation: SentimentEvaluation) -> list[str]:
         """What metrics are of, and what a constant prediction reaches."""
         return evaluation_notes(evaluation)
+
+    def uncertainty(self) -> UncertaintyReport:
+        """Calibration, selective prediction, and shifted texts told from regular ones."""
+        from bayesrnn.tasks.sentiment.uncertainty import REPORT  # late: it opens runs of this task
+
+        return REPORT
 
 
 def _measure(target: Numbers | Labels) -> Measure:
