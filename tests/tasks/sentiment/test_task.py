@@ -26,7 +26,7 @@ from bayesrnn.tasks.sentiment.evaluate import (
     text_metrics,
 )
 from bayesrnn.tasks.sentiment.segments import Segments
-from bayesrnn.tasks.sentiment.task import SentimentTask, described_reviews
+from bayesrnn.tasks.sentiment.task import SentimentProblem, SentimentTask, described_reviews
 from bayesrnn.uncertainty.draws import Draws
 
 TARGET = Numbers(mean=3.0, sd=0.5)
@@ -44,6 +44,35 @@ def test_the_setting_of_gal_and_ghahramani_is_the_default():
     assert (config.data, config.cell, config.segment) == ("scale", "lstm", 200)
     assert (config.vocabulary_limit, config.hidden, config.layers) == (20_000, 128, 1)
     assert (config.optimizer, config.lr, config.batch_size) == ("adam", 1e-3, 128)
+
+
+def test_words_are_replaced_in_new_runs_alone():
+    """A configuration of an earlier version does not say, and its run replaced none."""
+    task = SentimentTask()
+    assert task.resolve({}).unknown_words == 1
+    assert task.resolve({"unknown_words": 0.25}).unknown_words == 0.25
+    new = from_toml(task.resolve({}).to_toml(), "new")
+    assert task.resolve({}, new).unknown_words == 1
+    del new["unknown_words"]
+    assert task.resolve({}, new).unknown_words is None
+
+
+def test_other_words_are_replaced_in_every_epoch():
+    words = torch.arange(1, 41)
+    segments = Segments.cut(torch.split(words, 10), torch.zeros(4), longest=5)
+    common = {"target": TARGET, "data": "made up", "batch_size": 8, "seed": 3}
+    problem = SentimentProblem(
+        train=segments, valid=segments, method=None, net=None, **common, unknown_words=1.0
+    )
+
+    def read(problem, epoch):
+        batch = problem.minibatches(epoch)[0]
+        return batch.words.flatten().sort().values.tolist()
+
+    first, again, second = (read(problem, epoch) for epoch in (0, 0, 1))
+    assert first == again != second
+    assert 0 in first
+    assert read(replace(problem, unknown_words=0.0), 0) == words.tolist()
 
 
 def test_the_recipe_of_a_posterior_gives_way_to_what_is_given():

@@ -6,9 +6,16 @@ import pytest
 import torch
 
 from bayesrnn.tasks.sentiment.segments import Segments
-from bayesrnn.tasks.sentiment.uncertainty import random_words, shuffled_words, unknown_share
+from bayesrnn.tasks.sentiment.uncertainty import (
+    random_words,
+    shuffled_words,
+    unknown_share,
+    unknown_words,
+)
 
 from .tiny import arguments
+
+MADE = ("shuffled", "random words", "unknown words")
 
 
 def seeded(seed):
@@ -42,6 +49,14 @@ def test_random_words_are_any_of_the_vocabulary():
     assert counts.min() > 400
 
 
+def test_four_words_in_five_become_unknown():
+    words = torch.arange(1, 10_001)
+    segments = Segments.cut([words], torch.zeros(1), longest=100)
+    found = unknown_words(segments, 0, seeded(1)).words
+    assert (found == 0).double().mean().item() == pytest.approx(0.8, abs=0.02)
+    assert found[found != 0].equal(words[found != 0])
+
+
 @pytest.mark.parametrize("kind", ["number", "label"])
 def test_what_the_program_finds(kind, request, program, tmp_path):
     run, result = tmp_path / "run", tmp_path / "result.json"
@@ -59,10 +74,8 @@ def test_what_the_program_finds(kind, request, program, tmp_path):
     assert "Risk and coverage" in page.read_text()
     (found,) = json.loads(result.read_text())
     mean, drawn = found["levels"]
-    assert list(mean["shifts"]) == ["shuffled", "random words", "other.txt", "other.csv"]
-    assert mean["sizes"] == {"": 12, "shuffled": 12, "random words": 12, "other.txt": 2} | {
-        "other.csv": 2
-    }
+    assert list(mean["shifts"]) == [*MADE, "other.txt", "other.csv"]
+    assert mean["sizes"] == {"": 12, **dict.fromkeys(MADE, 12), "other.txt": 2, "other.csv": 2}
     scores = {"number": {"epistemic"}, "label": {"H", "1-p", "MI"}}[kind]
     assert set(drawn["withholding"]) == scores | {"unknown"}
     assert drawn["shifts"]["other.txt"]["unknown"]["shifted"] == pytest.approx(

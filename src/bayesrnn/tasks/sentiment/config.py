@@ -1,7 +1,7 @@
 """The configuration of the sentiment task: what the user gives, and what the recipe adds."""
 
 from dataclasses import dataclass, replace
-from typing import ClassVar
+from typing import ClassVar, Final
 
 from bayesrnn.nn.recurrent import CELLS
 from bayesrnn.options import option
@@ -36,6 +36,14 @@ class SentimentConfig(TrainingConfig):
         choices=TARGET_KINDS,
     )
     vocabulary_limit: int = option(20_000, "keep only the most frequent words", gt=0)
+    unknown_words: float | None = option(
+        None,
+        "in training, replace some words of each segment by <unk>, mostly few and at most this "
+        "share, others in every epoch, so that unknown words come to mean that little is known "
+        "(default: 1)",
+        ge=0,
+        le=1,
+    )
     segment: int = option(200, "longest segment, in words, that texts are cut into", gt=0)
     cell: str = option("lstm", "kind of recurrent layer", choices=CELLS)
     hidden: int = option(128, "units per layer and embedding width", gt=0)
@@ -71,3 +79,5 @@ _BBB = replace(
 #: in twenty epochs; and so does a prior that shrinks weights which rare words move seldom.
 _MASKS = replace(_PLAIN, options={"dropout": 0.25, "length_scale": 0.1})
 RECIPES = Recipes(default=_PLAIN, by_method={"bbb": _BBB, "variational-dropout": _MASKS})
+#: What a new run has where nothing is given; runs of earlier versions replaced no words.
+NEW_RUN: Final = {"unknown_words": 1.0}

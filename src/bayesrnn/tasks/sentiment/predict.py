@@ -38,6 +38,8 @@ from bayesrnn.uncertainty.draws import Draws, networks_to_read
 from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 _STANDARD_INPUT = "-"
+#: The share of unknown words from which on a prediction is not to be trusted.
+_MOSTLY_UNKNOWN = 0.5
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,10 +79,13 @@ def predict_texts(options: PredictOptions) -> str:
         trained, texts, words, options.samples, options.interval, options.seed, scaling
     )
     for number, one in enumerate(result["texts"], start=1):
+        name = _named(number, len(texts))
         if one["unknown"] == 1:
+            say(f"note: the run knows no word of {name}; the prediction says nothing about it")
+        elif one["unknown"] >= _MOSTLY_UNKNOWN:
             say(
-                f"note: the run knows no word of {_named(number, len(texts))}; the prediction says "
-                "nothing about it"
+                f"note: {one['unknown']:.0%} of the words of {name} are unknown to the run; do not "
+                "trust the prediction"
             )
     if options.json is not None:
         write_json(result, options.json)

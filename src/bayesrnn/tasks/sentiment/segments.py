@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, NamedTuple
 
 import torch
@@ -71,6 +71,17 @@ class Segments(Sequences[SegmentBatch]):
         counts = torch.bincount(texts, minlength=count)
         means: Tensor = sums / counts.view(-1, *[1] * (values.dim() - 1))
         return means
+
+    def with_unknown(self, most: float, unknown: int, generator: torch.Generator) -> Segments:
+        """The same segments with some words replaced by the word numbered `unknown`.
+
+        Which share of a segment's words is replaced is `most` times the square of a uniform number:
+        mostly few of them, but now and then nearly all.
+        """
+        shares = most * torch.rand(len(self.lengths), generator=generator).square()
+        drawn = torch.rand(len(self.words), generator=generator)
+        replaced = drawn < shares.repeat_interleave(self.lengths.cpu())
+        return replace(self, words=self.words.masked_fill(replaced.to(self.words.device), unknown))
 
     def first_texts(self, count: int) -> Segments:
         """The segments of the first `count` texts."""

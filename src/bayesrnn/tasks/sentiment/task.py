@@ -14,7 +14,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesrnn.data.batches import ShuffledBatches
-from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
+from bayesrnn.data.vocabulary import UNK, VOCABULARY_FILE, read_vocabulary, vocabulary_text
 from bayesrnn.methods.base import (
     DETERMINISTIC,
     Method,
@@ -33,7 +33,7 @@ from bayesrnn.runs.task import Measure, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.sentiment import ENTRY
 from bayesrnn.tasks.sentiment.calibrate import review_score, review_verdict
-from bayesrnn.tasks.sentiment.config import RECIPES, SentimentConfig
+from bayesrnn.tasks.sentiment.config import NEW_RUN, RECIPES, SentimentConfig
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, Reviews, read_target, target_text
 from bayesrnn.tasks.sentiment.evaluate import (
     SentimentEvaluation,
@@ -65,6 +65,12 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
     file_names: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE, TARGET_FILE)
     problem_file: ClassVar[str | None] = TARGET_FILE
     flush_denormals: ClassVar[bool] = True
+
+    def resolve(
+        self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
+    ) -> SentimentConfig:
+        """A full configuration; one of an earlier version, which is a file, replaces no words."""
+        return super().resolve(given if file else {**NEW_RUN, **given}, file)
 
     def run_name(self, config: SentimentConfig) -> str:
         """Named by data, cell, method and seed."""
@@ -127,6 +133,8 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
             seed=config.seed,
             method=method,
             net=net,
+            unknown=data.vocabulary.index(UNK) if config.unknown_words else 0,
+            unknown_words=config.unknown_words or 0.0,
         )
 
     def open_run(
@@ -191,10 +199,18 @@ class SentimentProblem:
     seed: int
     method: Method[Any]
     net: nn.Module
+    #: The number of the word <unk>, and the most of a segment's words that it replaces.
+    unknown: int = 0
+    unknown_words: float = 0.0
 
     def minibatches(self, epoch: int) -> ShuffledBatches[SegmentBatch]:
-        """The training segments in another order in every epoch."""
-        return ShuffledBatches(self.train, self.batch_size, self.seed, epoch)
+        """The training segments in another order in every epoch, other words left out in each."""
+        train = self.train
+        if self.unknown_words:
+            # By the epoch alone, so that a run that is resumed leaves out the same ones.
+            generator = RandomStreams(self.seed)[f"unknown words of epoch {epoch}"]
+            train = train.with_unknown(self.unknown_words, self.unknown, generator)
+        return ShuffledBatches(train, self.batch_size, self.seed, epoch)
 
     def objective(self, batch: SegmentBatch, state: Any) -> Objective:
         """The mean loss of a minibatch; there is no state."""

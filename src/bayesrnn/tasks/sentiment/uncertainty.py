@@ -56,6 +56,7 @@ def _exam(run: TrainedTextPredictor, settings: TextUncertaintyOptions) -> Exam[S
         "": regular,
         "shuffled": shuffled_words(regular, streams["shuffled"]),
         "random words": random_words(regular, len(run.vocabulary), streams["random words"]),
+        "unknown words": unknown_words(regular, unknown, streams["unknown words"]),
     }
     for given in settings.shifts:
         path = Path(given)
@@ -123,6 +124,12 @@ def random_words(segments: Segments, vocabulary: int, generator: torch.Generator
     """As many words in each segment, each any word of the vocabulary."""
     words = torch.randint(vocabulary, segments.words.shape, generator=generator)
     return replace(segments, words=words)
+
+
+def unknown_words(segments: Segments, unknown: int, generator: torch.Generator) -> Segments:
+    """The same texts, of which four words in five are unknown."""
+    replaced = torch.rand(segments.words.shape, generator=generator) < 0.8
+    return replace(segments, words=segments.words.masked_fill(replaced, unknown))
 
 
 REPORT = UncertaintyReport(
