@@ -119,7 +119,12 @@ def level(
         "risk_coverage": RiskCoverage((0.25, 0.5, 1.0), (0.2, 0.4, 0.7321), 0.5151),
         "shifts": {
             name: ShiftMetrics(
-                stream(gap), gap, detection(auroc), detection(auroc - 0.1) if samples > 1 else None
+                figures=stream(gap),
+                gap=gap,
+                by_entropy=detection(auroc),
+                by_information=detection(auroc - 0.1) if samples > 1 else None,
+                by_surprise=detection(auroc + 0.05),
+                surprise=gap + 0.2,
             )
             for name, gap in gaps.items()
         },

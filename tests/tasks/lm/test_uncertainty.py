@@ -12,9 +12,10 @@ import torch
 from torch.distributions import Categorical
 
 from bayesrnn.cli.main import main
+from bayesrnn.data.vocabulary import Vocabulary
 from bayesrnn.tasks.lm.data import load_corpus
 from bayesrnn.tasks.lm.task import TASK
-from bayesrnn.tasks.lm.uncertainty import unigram_entropy
+from bayesrnn.tasks.lm.uncertainty import spelt_surprise, unigram_entropy
 
 from ...conftest import FAINT, METHODS
 
@@ -65,7 +66,9 @@ def test_everything_is_there_for_every_method(benchmark, other_text):
                 gap = shift["figures"]["entropy"] - level["regular"]["entropy"]
                 assert shift["gap"] == pytest.approx(gap)
                 for value, low, high in (
-                    shift["by_entropy"][k] for k in ("auroc", "aupr", "fpr95")
+                    shift[by][k]
+                    for by in ("by_entropy", "by_surprise")
+                    for k in ("auroc", "aupr", "fpr95")
                 ):
                     assert 0 <= low <= high <= 1
                     assert 0 <= value <= 1
@@ -239,3 +242,21 @@ def test_no_run_and_no_language_model(runs, program, tmp_path):
     code, _, errors = program("uncertainty", tmp_path)
     assert code == 1
     assert len(errors.splitlines()) == 1
+
+
+def test_unknown_words_are_spelt_out():
+    """One of V equally likely types: its -log p is that of <unk> and of the type within it."""
+    vocabulary = Vocabulary(("<unk>", "a", "b", "c"))
+    nll, words = torch.tensor([1.0, 2.0, 0.5]), torch.tensor([1, 0, 0])
+    found = spelt_surprise(nll, words, vocabulary)
+    probabilities = (-nll).exp() * torch.tensor([1, 1 / 4, 1 / 4])
+    torch.testing.assert_close(found, -probabilities.log())
+    without = Vocabulary(("a", "b"))
+    assert torch.equal(spelt_surprise(nll, words, without), nll)
+
+
+def test_a_text_of_unknown_words_is_surprising_however_well_unk_is_foreseen():
+    vocabulary = Vocabulary(("<unk>", *map(str, range(99))))
+    regular = spelt_surprise(torch.full((200,), 4.0), torch.arange(1, 201) % 99 + 1, vocabulary)
+    strange = spelt_surprise(torch.full((200,), 0.7), torch.zeros(200), vocabulary)
+    assert strange.min() > regular.max()

@@ -85,9 +85,10 @@ def test_texts_told_apart(make_uncertainty: MakeUncertainty) -> None:
     assert titles[2] == "Telling shifted from regular text in windows of 50 or 20 words"
     told = lines(found[2])
     assert [(line["run"], line["shift"], line["by"]) for line in told] == [
-        *(("a", "reversed", "H"), ("a", "reversed", "MI")),
-        *(("a", "random 20%", "H"), ("a", "random 20%", "MI")),
-        *(("one", "reversed", "H"), ("one", "random 20%", "H")),
+        *(("a", "reversed", "H"), ("a", "reversed", "MI"), ("a", "reversed", "S")),
+        *(("a", "random 20%", "H"), ("a", "random 20%", "MI"), ("a", "random 20%", "S")),
+        *(("one", "reversed", "H"), ("one", "reversed", "S")),
+        *(("one", "random 20%", "H"), ("one", "random 20%", "S")),
     ]
     assert told[0] == {
         "run": "a",
@@ -102,7 +103,8 @@ def test_texts_told_apart(make_uncertainty: MakeUncertainty) -> None:
     last = runs[0].levels[-1]
     rise = last.shifts["reversed"].figures.information - last.regular.information
     assert told[1]["gap"] == f"{rise:.3f}"
-    assert told[5]["gap"] == "0.876"
+    assert (told[2]["AUROC"], told[2]["gap"]) == ("0.950 (0.930-0.970)", "0.632")
+    assert told[8]["gap"] == "0.876"
 
 
 def test_draws_that_do_not_differ_have_no_information(make_uncertainty: MakeUncertainty) -> None:
@@ -113,7 +115,7 @@ def test_draws_that_do_not_differ_have_no_information(make_uncertainty: MakeUnce
     )
     gap, _, told = tables(replace(run, levels=levels))
     assert {line["MI"] for line in lines(gap)} == {"-"}
-    assert {line["by"] for line in lines(told)} == {"H"}
+    assert {line["by"] for line in lines(told)} == {"H", "S"}
 
 
 def test_other_texts_than_the_reversed_one(make_uncertainty: MakeUncertainty) -> None:

@@ -1,5 +1,6 @@
 """The uncertainty benchmark: does a language model know when a text is not what it learnt?"""
 
+import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -177,7 +178,14 @@ def _benchmark(
             advance=bar.update,
         )
     levels = {
-        one: _level(one, dict(zip(texts, found[one], strict=True)), draws, settings)
+        one: _level(
+            one,
+            dict(zip(texts, found[one], strict=True)),
+            texts,
+            draws,
+            trained.vocabulary,
+            settings,
+        )
         for one in averagings
     }
     return RunUncertainty(
@@ -206,6 +214,19 @@ def _unknown(text: Tensor, vocabulary: Vocabulary) -> float:
     if UNK not in vocabulary:
         return 0.0
     return (text == vocabulary.index(UNK)).double().mean().item()
+
+
+def spelt_surprise(nll: Tensor, words: Tensor, vocabulary: Vocabulary) -> Tensor:
+    """-log p of the words that came, [words], where an unknown word is one of many.
+
+    A model knows <unk> as one frequent word, which it foresees well in a text full of words that it
+    has never seen. Each of them is spelt out as one of V equally likely types, with V the size of
+    the vocabulary, which adds log V to its -log p: words outside the vocabulary are at least as
+    many as those in it.
+    """
+    if UNK not in vocabulary:
+        return nll
+    return nll + math.log(len(vocabulary)) * (words == vocabulary.index(UNK))
 
 
 def unigram_entropy(text: Tensor) -> float:
@@ -244,14 +265,21 @@ def _networks(draws: Draws, samples: Sequence[int]) -> int:
 def _level(
     averaging: Averaging,
     found: Mapping[str, WordMetrics],
+    texts: Mapping[str, Tensor],
     draws: Draws,
+    vocabulary: Vocabulary,
     settings: UncertaintySettings,
 ) -> DrawLevel:
     regular = found[""]
+    surprise = {
+        name: spelt_surprise(metrics.nll, texts[name][1:], vocabulary)
+        for name, metrics in found.items()
+    }
     wrong = ~regular.correct
     draws_differ = draws.differing(averaging.samples) > 1 and averaging.temperature == 1
 
-    def shift(shifted: WordMetrics) -> ShiftMetrics:
+    def shift(name: str) -> ShiftMetrics:
+        shifted = found[name]
         return ShiftMetrics(
             figures=_means(shifted),
             gap=_mean(shifted.entropy) - _mean(regular.entropy),
@@ -259,6 +287,8 @@ def _level(
             by_information=(
                 detect(regular.information, shifted.information) if draws_differ else None
             ),
+            by_surprise=detect(surprise[""], surprise[name]),
+            surprise=_mean(surprise[name]) - _mean(surprise[""]),
         )
 
     def detect(scores: Tensor, shifted: Tensor) -> Detection:
@@ -275,7 +305,7 @@ def _level(
         reliability=reliability(regular.confidence, regular.correct),
         reliability_equal_mass=reliability(regular.confidence, regular.correct, equal_mass=True),
         risk_coverage=risk_coverage(-regular.confidence, wrong.double()),
-        shifts={name: shift(metrics) for name, metrics in found.items() if name},
+        shifts={name: shift(name) for name in found if name},
     )
 
 

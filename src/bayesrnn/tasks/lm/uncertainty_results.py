@@ -40,14 +40,18 @@ class ShiftMetrics:
     """A shifted text beside the regular one.
 
     gap: entropy on the shifted text minus entropy on the regular one (eq. 20 of the paper).
-    by_entropy, by_information: how well that score detects windows of the shifted text;
-        the latter is None where there is no information: fewer than two different draws.
+    by_entropy, by_information, by_surprise: how well that score detects windows of the shifted
+        text; the second is None where there is no information: fewer than two different draws.
+    surprise: the mean surprise of the words that came minus that of the regular text, unknown words
+        spelt out (`spelt_surprise`).
     """
 
     figures: TextMetrics
     gap: float
     by_entropy: Detection
     by_information: Detection | None
+    by_surprise: Detection
+    surprise: float
 
 
 @dataclass(frozen=True)

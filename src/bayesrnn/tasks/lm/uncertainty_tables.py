@@ -23,9 +23,12 @@ _CALIBRATION_NOTES = (
     "over the words that are kept when the most doubtful are withheld, averaged over all shares",
 )
 _DETECTION_NOTES = (
-    "by the mean over a window of H: entropy, or MI: information, where draws differ; with the "
-    "most draws of each run; gap: of that score, shifted minus regular; in brackets: 95% of the "
-    "bootstrap resamples",
+    "S is the score to use where the text is at hand: H and MI are of what the run expects, and "
+    "where most words are unknown it expects <unk>, of which it is sure",
+    "by the mean over a window of H: entropy, MI: information, where draws differ, or S: surprise, "
+    "-log p of the words that came, each unknown word one of as many as the vocabulary has; with "
+    "the most draws of each run; gap: of that score, shifted minus regular; in brackets: 95% of "
+    "the bootstrap resamples",
     "AUROC: chance that a shifted window scores higher than a regular one, 0.5 is guessing, 1 is "
     "best; AUPR: average precision, higher is better, guessing gives the share of shifted windows; "
     "FPR95: share of regular windows taken for shifted where 95% of the shifted are found, lower "
@@ -142,6 +145,7 @@ def _shift_table(runs: Sequence[RunUncertainty]) -> Table:
         for score, gap, detected in (
             ("H", found.gap, found.by_entropy),
             ("MI", found.figures.information - level.regular.information, found.by_information),
+            ("S", found.surprise, found.by_surprise),
         )
         if detected is not None
     ]
