@@ -171,7 +171,8 @@ class Judged(Recorder):
         epoch = self.epochs[-1]
         before = sum(number == epoch for number, _ in self.asked)
         self.asked.append((epoch, self.net.first.detach().clone()))
-        return {"error": ERRORS[epoch][before]}
+        error = ERRORS[epoch][before]
+        return {"nll": 2 * error, "error": error}
 
 
 @pytest.fixture
@@ -237,8 +238,10 @@ def test_each_epoch_validates_both_and_logs_which_it_keeps(make_trainer, capsys)
     both = [(r["valid_current_error"], r["valid_averaged_error"]) for r in records[1:]]
     assert both == [ERRORS[epoch] for epoch in range(1, EPOCHS)]
     lines = [" ".join(line.split()) for line in capsys.readouterr().err.splitlines()]
-    assert any("validation error 70.00% averaged, error 80.00% current (best" in x for x in lines)
-    assert any(x.endswith("validation error 55.00% current, error 56.00% averaged") for x in lines)
+    kept = "validation nll 1.4000, error 70.00% averaged, error 80.00% current (best"
+    assert any(kept in line for line in lines)
+    worse = "validation nll 1.1000, error 55.00% current, error 56.00% averaged"
+    assert any(line.endswith(worse) for line in lines)
 
 
 def test_the_model_of_a_checkpoint_is_what_the_last_epoch_found_better(make_trainer):

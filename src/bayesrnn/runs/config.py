@@ -160,7 +160,8 @@ def resolve(
     """A full configuration from what the user gave, a configuration file, and the recipe.
 
     saved: whether the file is that of a run, where an option is missing only if the run's version
-        had none such: it takes the option's own default, which does what that version did.
+        had none such. It then takes nothing from the recipe, but its own default, or None, which
+        does what that version did.
     """
     values, options = file_entries(config_type, file or {})
     for name, value in given.items():
@@ -172,7 +173,7 @@ def resolve(
     method = METHODS[values["method"]]
     recipe = recipes.find(method.recipe_names(options), values.get("size"), values["recipe"])
     if saved:
-        recipe = replace(recipe, options={}, average=0.0)
+        recipe = replace(recipe, options={})
     if "epochs" in values:
         recipe = recipe.stretched(known["epochs"].check(values["epochs"]))
     by_recipe = recipe.settings()
@@ -186,7 +187,7 @@ def resolve(
     if str(optimizer).lower() != by_recipe["optimizer"]:
         by_recipe["lr"] = default_lr(optimizer)  # the recipe's is for the recipe's optimiser
     for name, item in known.items():
-        if item.default is None and name in by_recipe:
+        if item.default is None and name in by_recipe and not (saved and item.optional):
             values.setdefault(name, by_recipe[name])
     values["options"] = asdict(method_options(values["method"], options, recipe.options))
     if values["kl_weighting"] != known["kl_weighting"].default:

@@ -33,7 +33,7 @@ from bayesrnn.runs.task import Measure, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.sentiment import ENTRY
 from bayesrnn.tasks.sentiment.calibrate import review_score, review_verdict
-from bayesrnn.tasks.sentiment.config import NEW_RUN, RECIPES, SentimentConfig
+from bayesrnn.tasks.sentiment.config import RECIPES, SentimentConfig
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, Reviews, read_target, target_text
 from bayesrnn.tasks.sentiment.evaluate import (
     SentimentEvaluation,
@@ -65,12 +65,6 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
     file_names: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE, TARGET_FILE)
     problem_file: ClassVar[str | None] = TARGET_FILE
     flush_denormals: ClassVar[bool] = True
-
-    def resolve(
-        self, given: Mapping[str, Any], file: Mapping[str, Any] | None = None
-    ) -> SentimentConfig:
-        """A full configuration; one of an earlier version, which is a file, replaces no words."""
-        return super().resolve(given if file else {**NEW_RUN, **given}, file)
 
     def run_name(self, config: SentimentConfig) -> str:
         """Named by data, cell, method and seed."""
@@ -124,6 +118,7 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
     ) -> "SentimentProblem":
         """Predict the targets of the training texts' segments; prints what they are."""
         say(described_reviews(data, config.segment, may_be_labels=config.target == "auto"))
+        replaced = (config.unknown_words or 0.0) * (UNK in data.vocabulary.words)
         return SentimentProblem(
             train=data.train.to(device),
             valid=data.valid.to(device),
@@ -133,8 +128,8 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
             seed=config.seed,
             method=method,
             net=net,
-            unknown=data.vocabulary.index(UNK) if config.unknown_words else 0,
-            unknown_words=config.unknown_words or 0.0,
+            unknown=data.vocabulary.index(UNK) if replaced else 0,
+            unknown_words=replaced,
         )
 
     def open_run(
