@@ -229,7 +229,6 @@ def test_a_recipe_can_turn_averaging_on_for_methods_that_can(method):
     assert METHODS[method].can_average != METHODS[method].own_optimiser
     assert from_toml(config.to_toml(), "test")["average"] == config.average
     assert resolve(LanguageModelConfig, recipes, {"method": method, "average": 0.0}).average == 0
-    assert resolve_language_model({"method": method}).average == 0
 
 
 def usable_optimisers():

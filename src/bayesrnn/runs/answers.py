@@ -156,22 +156,16 @@ def _examined(
     inputs = sum(map(len, exam.inputs.values()))
     samples = sorted(set(settings.samples))
     networks = sum(networks_to_read(trained.method, trained.net, number) for number in samples)
+    scaling = trained.scaling(samples[-1], settings.uncalibrated)
+
+    def answers(number: int) -> dict[str, Answers]:
+        draws = Draws(trained.method, trained.net, number, seeded(settings.seed), scaling)
+        return {
+            shift: exam.answer(draws, inputs, bar.update) for shift, inputs in exam.inputs.items()
+        }
+
     with progress_bar(networks * inputs, " inputs", name) as bar:
-        levels = [
-            _level(
-                number,
-                {
-                    shift: exam.answer(
-                        Draws(trained.method, trained.net, number, seeded(settings.seed)),
-                        inputs,
-                        bar.update,
-                    )
-                    for shift, inputs in exam.inputs.items()
-                },
-                settings,
-            )
-            for number in samples
-        ]
+        levels = [_level(number, answers(number), settings) for number in samples]
     return AnswerUncertainty(
         name=name,
         path=trained.path,

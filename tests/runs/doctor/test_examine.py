@@ -65,7 +65,8 @@ def test_the_divergence_is_shared_by_the_predictions_of_an_epoch(runs):
     found = examine(LM, runs / "bbb", device="cpu", samples=0)
     predictions = found.minibatches * 4 * 10  # rows, and words of a row
     assert found.nats.kl == pytest.approx(sum(one.kl for one in found.tensors) / predictions)
-    assert found.nats.free_energy == found.nats.train.draws + found.nats.kl
+    charged = found.nats.kl_weight * found.nats.kl
+    assert found.nats.free_energy == pytest.approx(found.nats.train.draws + charged)
     assert found.validation.draws is None
 
 

@@ -87,6 +87,15 @@ def test_what_the_program_finds(program, tmp_path):
     assert risk[len(risk) // 2] < risk[-1] == pytest.approx(drawn["metrics"]["error"])
     code, out, errors = program("evaluate", run, "--samples", "0", "--json", "-")
     assert json.loads(out)["error"] == pytest.approx(mean["metrics"]["error"])
+    # Measured are the probabilities that every command gives: calibrated, unless it is told not to.
+    for option, name in (((), "samples3-calibrated"), (("--uncalibrated",), "samples3")):
+        code, _, errors = program("uncertainty", run, *options, *option, "--json", result)
+        assert code == 0, errors
+        assert ("calibrated on validation data" in errors) == (not option)
+        program("evaluate", run, "--samples", "3", *option)
+        expected = json.loads((run / "results" / f"test-{name}.json").read_text())["nll"]
+        drawn = json.loads(result.read_text())[0]["levels"][1]
+        assert drawn["metrics"]["NLL"] == pytest.approx(expected, rel=1e-5)
     code, _, errors = program("uncertainty", run, "--shift", tmp_path / "nowhere")
     assert code != 0
     assert "Fashion-MNIST" in errors
