@@ -14,7 +14,6 @@ from bayesrnn.report.page import Section
 from bayesrnn.runs.arguments import seed_option
 from bayesrnn.runs.compare import compare, curves
 from bayesrnn.runs.evaluate import evaluate
-from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.output import columns
 from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import read_summary
@@ -51,7 +50,6 @@ def quickstart(options: QuickstartOptions) -> None:
         train_run(TASK, RunArguments(out=run, resume=True), given)
         evaluate(TASK, run)
     trained = TASK.open_run(runs[-1])
-    evaluate(TASK, runs[-1], EvaluationSettings(samples=10))
     text = detokenize(
         continuation(trained, prompt_tokens(PROMPT, trained.vocabulary), 60, seed=seed)
     )

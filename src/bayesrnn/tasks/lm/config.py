@@ -25,7 +25,7 @@ _PLAIN = {
 }
 _DROPOUT = {
     "tiny": replace(
-        _PLAIN["tiny"], epochs=14, hold_epochs=9, average=0.998, options={"dropout": 0.5}
+        _PLAIN["tiny"], epochs=14, hold_epochs=11, average=0.998, options={"dropout": 0.5}
     ),
     "small": replace(
         _PLAIN["medium"], values={"unroll": 20, "init": 0.1}, options={"dropout": 0.25}
