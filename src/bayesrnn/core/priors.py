@@ -129,11 +129,6 @@ class _ByGroup(SquaresPrior):
         others = tuple(place for place in every if place != axis)
         return {"weight": (), "row": (axis,), "column": others, "tensor": every}[self.per]
 
-    def _require_grouping(self, per: str) -> None:
-        if per not in get_args(Grouping):
-            choices = ", ".join(f'"{choice}"' for choice in get_args(Grouping))
-            raise ConfigError(f"per is {per!r}; it has to be one of {choices}")
-
 
 class Gaussian(SquaresPrior, ExactPrior):
     """N(0, sigma^2) for each weight; the KL divergence to it is exact."""
@@ -186,7 +181,7 @@ class FittedGaussian(_ByGroup, ExactPrior):
     def __init__(
         self, per: Grouping = "tensor", a: float = 1.0, b: float = 1e-4, std: float = 0.2
     ) -> None:
-        self._require_grouping(per)
+        _require_grouping(per)
         for name, value in {"a": a, "b": b}.items():
             if not 0 < value < math.inf:
                 raise ConfigError(
@@ -234,7 +229,7 @@ class ScaleMixture(_ByGroup):
             raise ConfigError(f"the mixture weight pi is {pi:g}; it has to lie between 0 and 1")
         _require_positive("sigma1", sigma1)
         _require_positive("sigma2", sigma2)
-        self._require_grouping(per)
+        _require_grouping(per)
         self.pi, self.sigma1, self.sigma2, self.per = pi, sigma1, sigma2, per
         self.std: float = math.sqrt(pi * sigma1**2 + (1 - pi) * sigma2**2)
 
@@ -259,3 +254,9 @@ class ScaleMixture(_ByGroup):
 def _require_positive(name: str, value: float) -> None:
     if not 0 < value < math.inf:
         raise ConfigError(f"{name} is {value:g}; a standard deviation has to be above 0")
+
+
+def _require_grouping(per: str) -> None:
+    if per not in get_args(Grouping):
+        choices = ", ".join(f'"{choice}"' for choice in get_args(Grouping))
+        raise ConfigError(f"per is {per!r}; it has to be one of {choices}")
