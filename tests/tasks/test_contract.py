@@ -20,6 +20,8 @@ from ..conftest import model_hash
 #: A task that only the tests know: one folder, beside this file, and one line, in `task_name`.
 TOY = "toy"
 
+HALF = ("--precision", "bfloat16")
+
 
 @pytest.fixture(params=[*TASKS, TOY])
 def task_name(request, monkeypatch):
@@ -92,6 +94,20 @@ def test_a_run_is_trained_resumed_evaluated_and_compared(task, train, program, t
     assert f"{task.unit}s/s" in out
     assert measure.text(measure.read(kept)) in out
     assert measure.title in (tmp_path / "page.html").read_text()
+
+
+def test_16_bits_in_products_change_little_and_are_resumed(train, tmp_path):
+    exact = train(tmp_path / "exact", "--method", "bbb", *epochs(1))
+    whole = train(tmp_path / "whole", "--method", "bbb", *epochs(2), *HALF)
+    halves = train(tmp_path / "halves", "--method", "bbb", *epochs(1), *HALF)
+    after_one = CheckpointStore(halves).load_model("last").model
+    train(halves, "--resume", "--epochs", "2")
+    assert model_hash(whole) == model_hash(halves)
+
+    expected = CheckpointStore(exact).load_model("last").model
+    assert {tensor.dtype for tensor in after_one.values()} == {torch.float32}
+    found, wanted = (torch.cat([m[n].flatten() for n in expected]) for m in (after_one, expected))
+    assert 0 < torch.dist(found, wanted) < 0.1 * wanted.norm()
 
 
 def test_a_run_is_examined(task, train, program, tmp_path):

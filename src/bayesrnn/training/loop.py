@@ -33,6 +33,10 @@ from bayesrnn.training.run_directory import RunDirectory
 #: goes on falling while a network becomes far too sure of itself, and the likelihood does not.
 CHOOSES = "nll"
 
+#: In `bfloat16`, torch decides by operation what is computed with 16 bits: matrix products and
+#: recurrent layers are, losses and KLs are not. Parameters, their gradients and steps have 32.
+PRECISIONS = ("float32", "bfloat16")
+
 #: Seconds between lines of progress where there is no terminal for a bar.
 LINE_SECONDS = 60
 
@@ -44,6 +48,7 @@ class LoopSettings:
     unit: what is counted, in the singular: a word, an image.
     measure: the metric of `Problem.validate` that is shown beside the one that chooses.
     average: the decay of the averaged parameters (`ParameterAverage`); 0: there are none.
+    precision: of the network's products in a training step (`PRECISIONS`).
     """
 
     unit: str
@@ -55,6 +60,7 @@ class LoopSettings:
     kl_weighting: str = "uniform"
     log_every: int = 50
     average: float = 0.0
+    precision: str = "float32"
 
 
 @dataclass
@@ -195,7 +201,8 @@ class Trainer:
         kl_scale = minibatch_kl_scale(
             self.settings.kl_weighting, position.minibatch, len(batches), batches.sequences
         )
-        loss = self.method.loss(self.net, objective, kl_scale)
+        with self._precision():
+            loss = self.method.loss(self.net, objective, kl_scale)
         norms = self._update(loss)
         if self.widths is not None:
             self.widths.step()
@@ -211,6 +218,10 @@ class Trainer:
         self.method.after_step(self.net, (position.step - 1) % steps + 1, steps)
         self.average.update()
         return StepMetrics(shown, loss.terms, norms[loss.group], length)
+
+    def _precision(self) -> torch.autocast:
+        device = next(self.net.parameters()).device.type
+        return torch.autocast(device, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
 
     def _update(self, loss: MinibatchLoss) -> list[float]:
         """Backward, clip, step; gives the norms before clipping, one for each group.
