@@ -96,8 +96,9 @@ class Minibatches:
 class Recorder:
     """The problem: notes the epochs, minibatches and states; `nlls` are those of validation."""
 
-    def __init__(self, count=3, sequences=4, nlls=None):
+    def __init__(self, count=3, sequences=4, nlls=None, fitted_nlls=None):
         self.count, self.sequences, self.nlls = count, sequences, nlls or {}
+        self.fitted_nlls = fitted_nlls
         self.epochs, self.used, self.states = [], [], []
         #: What happens before a minibatch, by how many there were before it.
         self.events = {}
@@ -120,4 +121,5 @@ class Recorder:
     def validate(self):
         # The error always falls, so that the best epoch by it is the last one.
         epoch = self.epochs[-1]
-        return {"error": float(-epoch), "nll": self.nlls.get(epoch, 1.0)}
+        fitted = {} if self.fitted_nlls is None else {"fitted_nll": self.fitted_nlls[epoch]}
+        return {"error": float(-epoch), "nll": self.nlls.get(epoch, 1.0), **fitted}

@@ -143,14 +143,14 @@ def test_the_current_parameters_come_back_when_the_block_fails():
 
 def test_what_is_logged_and_shown_of_both():
     averaged, current = {"error": 1.0, "train_error": 2.0}, {"error": 3.0, "train_error": 4.0}
-    better = Validation(averaged, averaged=True, others=current)
+    better = Validation(averaged, "error", averaged=True, others=current)
     logged = {"valid_averaged_error": 1.0, "valid_current_error": 3.0}
     assert better.record() == {**logged, "averaged": True}
     assert better.shown("error") == [(" averaged", 1.0), (" current", 3.0)]
-    worse = Validation(current, others=averaged)
+    worse = Validation(current, "error", others=averaged)
     assert worse.record() == {**logged, "averaged": False}
     assert worse.shown("error") == [(" current", 3.0), (" averaged", 1.0)]
-    alone = Validation(current)
+    alone = Validation(current, "error")
     assert (alone.record(), alone.shown("error")) == ({}, [("", 3.0)])
 
 

@@ -158,6 +158,25 @@ def test_an_epoch_with_more_kept_networks_is_better_whatever_its_likelihood(make
     assert (trainer.position.best, trainer.position.best_kept) == (0.4, 3)
 
 
+def test_the_likelihood_at_the_best_temperature_chooses_if_there_is_one(make_trainer, capsys):
+    problem = Recorder(count=1, nlls={0: 0.1, 1: 0.5}, fitted_nlls=[0.1, 0.08, 0.09])
+    trainer = make_trainer(problem, epochs=3)
+    trainer.train()
+    assert (trainer.position.best, trainer.position.best_by) == (0.08, "fitted_nll")
+    assert trainer.store.load("best").step == 2
+    assert "validation fitted nll   0.0800, error" in capsys.readouterr().err
+
+
+def test_a_run_that_was_chosen_by_its_likelihood_goes_on_so(make_trainer):
+    trainer = make_trainer(Recorder(count=1, nlls={0: 0.1}), epochs=1)
+    trainer.train()
+    later = make_trainer(Recorder(1, nlls={1: 0.2}, fitted_nlls=[0.3, 0.01]), epochs=2)
+    later.resume()
+    later.train()
+    assert (later.position.best, later.position.best_by) == (0.1, "nll")
+    assert later.store.load("best").step == 1
+
+
 def test_a_best_of_zero_is_a_best(make_trainer):
     trainer = make_trainer(Recorder(count=1, nlls={0: 0.0, 1: 0.1}))
     trainer.train()

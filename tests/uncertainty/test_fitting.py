@@ -18,6 +18,7 @@ from bayesrnn.uncertainty.fitting import (
     fit_noise,
     fit_scaling,
     fit_temperature,
+    fitted_nll,
     lowest_of_parabola,
     nearest_to_one,
 )
@@ -45,6 +46,17 @@ def test_the_temperature_of_a_function_with_a_known_lowest_point(best):
     temperature, nll = fit_temperature(lambda ts: [math.log(t) + best**2 / (2 * t**2) for t in ts])
     assert temperature == pytest.approx(best, rel=0.005)
     assert nll == pytest.approx(math.log(best) + 1 / 2, abs=1e-4)
+
+
+def test_the_likelihood_at_the_best_temperature():
+    """Three times too sure: the same as that of the right logits, but for chance."""
+    generator = torch.Generator().manual_seed(0)
+    right = torch.randn(20_000, 5, generator=generator, dtype=torch.double)
+    labels = Categorical(logits=right).sample()
+    found = fitted_nll(lambda ts: tempered_log_probs(3 * right, labels, ts))
+    grid = torch.linspace(2.5, 3.5, 1001)
+    lowest = min(-Categorical(logits=3 * right / t).log_prob(labels).mean() for t in grid)
+    assert found == pytest.approx(lowest.item(), abs=1e-5)
 
 
 @pytest.mark.parametrize(("falling", "end"), [(True, 8), (False, 1 / 8)])

@@ -14,6 +14,12 @@ from torch import Tensor, nn
 
 from bayesrnn.training.problem import Problem
 
+#: The metrics of `Problem.validate` that can choose the best epoch, the first one that there is.
+#: They are proper scores: an error goes on falling while a network becomes far too sure of itself,
+#: and a likelihood does not. Where too much confidence is all that is wrong, and a temperature
+#: mends it after training, the likelihood after that tells which epoch is the best.
+CHOOSE = ("fitted_nll", "nll")
+
 #: Steps from one update of the average to the next. An update costs memory traffic over all
 #: parameters, and neighbouring steps hardly differ.
 EVERY = 10
@@ -112,9 +118,11 @@ class Validation(NamedTuple):
     metrics: of the parameters to predict with.
     averaged: whether these are the averaged ones.
     others: of those that were worse; nothing where there is no average.
+    by: the metric that says what is worse.
     """
 
     metrics: dict[str, float]
+    by: str
     averaged: bool = False
     others: dict[str, float] | None = None
 
@@ -141,16 +149,17 @@ class Validation(NamedTuple):
         return found or [("", self.metrics[measure])]
 
 
-def validate(problem: Problem, average: ParameterAverage, measure: str) -> Validation:
+def validate(problem: Problem, average: ParameterAverage, by: str | None = None) -> Validation:
     """Validate the current parameters and, if there is one, their average.
 
-    The average is what to predict with if its metric `measure` is lower.
+    The average is what to predict with if its metric `by` is lower.
     """
     current = problem.validate()
+    by = by or next(name for name in CHOOSE if name in current)
     if not average.is_ready:
-        return Validation(current)
+        return Validation(current, by)
     with average.in_place():
         averaged = problem.validate()
-    if averaged[measure] < current[measure]:
-        return Validation(averaged, averaged=True, others=current)
-    return Validation(current, others=averaged)
+    if averaged[by] < current[by]:
+        return Validation(averaged, by, averaged=True, others=current)
+    return Validation(current, by, others=averaged)

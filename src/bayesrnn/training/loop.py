@@ -29,10 +29,6 @@ from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import StopRequest, stop_request
 from bayesrnn.training.run_directory import RunDirectory
 
-#: The metric of `Problem.validate` that is lowest in the best epoch. It is a proper score: an error
-#: goes on falling while a network becomes far too sure of itself, and the likelihood does not.
-CHOOSES = "nll"
-
 #: In `bfloat16`, torch decides by operation what is computed with 16 bits: matrix products and
 #: recurrent layers are, losses and KLs are not. Parameters, their gradients and steps have 32.
 PRECISIONS = ("float32", "bfloat16")
@@ -73,8 +69,8 @@ class Position:
     state: Any = None
     epoch_nll: float = 0.0
     best: float | None = None
-    #: The metric that `best` is a value of.
-    best_by: str = CHOOSES
+    #: The metric that `best` is a value of; None before the first epoch is over.
+    best_by: str | None = None
     #: The step of the best epoch, and how many networks the method had by then.
     best_step: int | None = None
     best_kept: int = 0
@@ -260,9 +256,10 @@ class Trainer:
         train = self.problem.loss_metrics(position.epoch_nll / self.predictions)
         validation = validate(self.problem, self.average, position.best_by)
         valid, position.averaged = validation.metrics, validation.averaged
+        position.best_by = validation.by
         # More networks to average are better, whatever the metric of a single one.
         kept = self.method.kept(self.net)
-        found = valid[position.best_by]
+        found = valid[validation.by]
         best = position.best is None or kept > position.best_kept or found < position.best
         if best:
             position.best, position.best_step = found, position.step
@@ -279,7 +276,7 @@ class Trainer:
             **validation.record(),
             best=best,
         )
-        said = [_shown({CHOOSES: valid[CHOOSES]})] if measure != CHOOSES else []
+        said = [_shown({validation.by: found})] if measure != validation.by else []
         for which, value in validation.shown(measure):
             said.append(_shown({measure: value}) + which)
         say(
@@ -375,5 +372,8 @@ class Trainer:
 
 
 def _shown(metrics: dict[str, float]) -> str:
-    forms = {"error": "8.2%", "rmse": "8.4g", "nll": "8.4f"}
-    return ", ".join(f"{name} {value:{forms.get(name, '8.2f')}}" for name, value in metrics.items())
+    forms = {"error": "8.2%", "rmse": "8.4g", "nll": "8.4f", "fitted_nll": "8.4f"}
+    return ", ".join(
+        f"{name.replace('_', ' ')} {value:{forms.get(name, '8.2f')}}"
+        for name, value in metrics.items()
+    )

@@ -47,6 +47,7 @@ class Problem(Protocol):
     def validate(self) -> dict[str, float]:
         """The metrics on the validation set; on the training set where the name says train_.
 
-        `nll` has to be one of them, the mean negative log-likelihood: it chooses the best epoch.
+        `nll` has to be one of them, the mean negative log-likelihood. It chooses the best epoch,
+        unless there is a `fitted_nll`: that at the temperature which fits the validation set best.
         """
         ...

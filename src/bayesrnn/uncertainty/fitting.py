@@ -112,6 +112,14 @@ def fit_scaling(
     return FittedScaling(scaling, networks, predictions, before, after, unfitted, fitted)
 
 
+def fitted_nll(log_probs: Callable[[Sequence[float]], Tensor]) -> float:
+    """The lowest mean negative log-likelihood of data at any temperature.
+
+    log_probs: of each truth at each temperature, [temperatures, predictions].
+    """
+    return fit_temperature(lambda temperatures: _nlls(log_probs(temperatures)))[1]
+
+
 def fit_temperature(
     nlls: Callable[[list[float]], list[float]], start: float = 1.0
 ) -> tuple[float, float]:

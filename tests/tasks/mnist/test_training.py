@@ -34,7 +34,7 @@ def trained(program, run_folder):
             arguments = ["train", "mnist", *SMALL, "--method", method, "--out", run, *options]
             code, _, errors = program(*arguments)
             assert code == 0, errors
-            assert "validation nll" in errors
+            assert "validation fitted nll" in errors
         return run
 
     return train

@@ -122,7 +122,7 @@ def test_the_best_epoch_is_chosen_on_the_validation_texts(trained):
         *("train_nll", "train_rmse", "valid_rmse", "valid_nll", "valid_segment_rmse", "valid_mae"),
     }
     assert not any("test" in name for record in records for name in record)
-    best = min(epochs, key=lambda record: record["valid_nll"])
+    best = min(epochs, key=lambda record: record["valid_fitted_nll"])
     assert int((run / "best").read_text()) == best["step"]
 
 
@@ -246,7 +246,8 @@ def test_compare(trained, program, tmp_path):
     assert "segments/s" in out
     assert "lstm 1x12" in out
     epochs = [json.loads(line) for line in (runs[0] / "metrics.jsonl").read_text().splitlines()]
-    best = min((e for e in epochs if e["kind"] == "epoch"), key=lambda epoch: epoch["valid_nll"])
+    epochs = [epoch for epoch in epochs if epoch["kind"] == "epoch"]
+    best = min(epochs, key=lambda epoch: epoch["valid_fitted_nll"])
     assert f"{best['valid_rmse']:.4f}" in out
     assert "RMSE by epoch: " in page.read_text()
     assert "bayesrnn train sentiment --config" in page.read_text()

@@ -24,16 +24,17 @@ _BATCH = 1000
 def image_score(run: TrainedRun[Any], data: Images, whole: bool) -> ValidationScore:
     """How probable the labels of validation images are."""
     images, labels = _of_validation(run, data, whole)
-    batches = list(zip(*(torch.split(part, _BATCH) for part in (images, labels)), strict=True))
 
     def score(network: Network, temperatures: Sequence[float]) -> Tensor:
-        found = [
-            tempered_log_probs(network(inputs).double(), targets, temperatures).cpu()
-            for inputs, targets in batches
-        ]
-        return torch.cat(found, 1)
+        return tempered_log_probs(image_logits(network, images), labels, temperatures).cpu()
 
     return ValidationScore("image", score)
+
+
+@torch.no_grad()
+def image_logits(network: Network, images: Tensor) -> Tensor:
+    """The logits of images, float64 [images, classes]."""
+    return torch.cat([network(part).double() for part in torch.split(images, _BATCH)])
 
 
 def image_verdict(run: TrainedRun[Any], data: Images) -> Verdict | None:

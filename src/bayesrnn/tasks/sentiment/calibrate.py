@@ -32,13 +32,27 @@ FITTED_TEXTS: Final = 2000
 def review_score(run: TrainedTextPredictor, reviews: Reviews, whole: bool) -> ValidationScore:
     """How probable the labels of validation texts are, or how dense their numbers."""
     segments, target = _of_validation(run, reviews, whole), run.target
+
+    def score(network: Network, temperatures: Sequence[float]) -> Tensor:
+        return text_log_probs(segment_outputs(network, segments), segments, target, temperatures)
+
+    return ValidationScore("text", score)
+
+
+def text_log_probs(
+    outputs: Tensor, segments: Segments, target: Numbers | Labels, temperatures: Sequence[float]
+) -> Tensor:
+    """The log-probability of each text's label, or log-density of its number, at temperatures.
+
+    outputs: of a network for each segment.
+    """
     truths = segments.targets.cpu()
 
-    def of_labels(outputs: Tensor, temperature: float) -> Tensor:
+    def of_labels(temperature: float) -> Tensor:
         probabilities = segments.mean_by_text((outputs / temperature).softmax(-1))
         return probabilities.gather(1, truths[:, None])[:, 0].log()
 
-    def of_numbers(outputs: Tensor, temperature: float) -> Tensor:
+    def of_numbers(temperature: float) -> Tensor:
         assert isinstance(target, Numbers)
         mean, log_variance = segments.mean_by_text(outputs).unbind(-1)
         deviation = (log_variance / 2).exp() * (temperature * target.sd)
@@ -46,12 +60,7 @@ def review_score(run: TrainedTextPredictor, reviews: Reviews, whole: bool) -> Va
         return -(away.square() + math.log(2 * math.pi)) / 2 - deviation.log()
 
     of_one = of_labels if isinstance(target, Labels) else of_numbers
-
-    def score(network: Network, temperatures: Sequence[float]) -> Tensor:
-        outputs = segment_outputs(network, segments)
-        return torch.stack([of_one(outputs, t) for t in temperatures])
-
-    return ValidationScore("text", score)
+    return torch.stack([of_one(temperature) for temperature in temperatures])
 
 
 def review_verdict(run: TrainedTextPredictor, reviews: Reviews) -> Verdict | None:

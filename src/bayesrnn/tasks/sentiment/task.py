@@ -32,7 +32,7 @@ from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import Measure, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.sentiment import ENTRY
-from bayesrnn.tasks.sentiment.calibrate import review_score, review_verdict
+from bayesrnn.tasks.sentiment.calibrate import review_score, review_verdict, text_log_probs
 from bayesrnn.tasks.sentiment.config import RECIPES, SentimentConfig
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, Reviews, read_target, target_text
 from bayesrnn.tasks.sentiment.evaluate import (
@@ -44,10 +44,16 @@ from bayesrnn.tasks.sentiment.evaluate import (
     text_metrics,
 )
 from bayesrnn.tasks.sentiment.model import TextPredictor
-from bayesrnn.tasks.sentiment.predictions import segment_chunks, segment_nll, wanted
+from bayesrnn.tasks.sentiment.predictions import (
+    segment_chunks,
+    segment_nll,
+    segment_outputs,
+    wanted,
+)
 from bayesrnn.tasks.sentiment.segments import SegmentBatch, Segments
 from bayesrnn.tasks.sentiment.trained import TARGET_FILE, TrainedTextPredictor, reviews_of
 from bayesrnn.uncertainty.draws import Draws
+from bayesrnn.uncertainty.fitting import fitted_nll
 
 
 class SentimentTask(Task[SentimentConfig, Reviews]):
@@ -229,8 +235,14 @@ class SentimentProblem:
         """
         seen = self.train.first_texts(min(len(self.valid.targets), len(self.train.targets)))
         measure = _measure(self.target).key
-        of_training = self._metrics(seen)[measure]
-        return {**self._metrics(self.valid), f"train_{measure}": of_training}
+        outputs = segment_outputs(self.method.mean(self.net), self.valid)
+        return {
+            **self._metrics(self.valid),
+            "fitted_nll": fitted_nll(
+                lambda ts: text_log_probs(outputs, self.valid, self.target, ts)
+            ),
+            f"train_{measure}": self._metrics(seen)[measure],
+        }
 
     def _metrics(self, segments: Segments) -> dict[str, float]:
         draws = Draws(self.method, self.net, 0, torch.Generator())
