@@ -6,7 +6,7 @@ import torch
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.options import from_toml
+from bayesrnn.options import flag, from_toml
 from bayesrnn.runs.config import Recipe, Recipes, resolve
 from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
 from bayesrnn.tasks.mnist.config import MnistConfig
@@ -204,12 +204,13 @@ def test_none_is_refused_where_a_value_is_needed():
 
 
 @pytest.mark.parametrize("method", METHODS)
-def test_only_methods_with_a_kl_can_weight_it(method):
-    given = {"method": method, "kl_weighting": "geometric"}
+@pytest.mark.parametrize(("name", "value"), [("kl_weighting", "geometric"), ("kl_warmup", 2.5)])
+def test_only_methods_with_a_kl_can_weight_it(method, name, value):
+    given = {"method": method, name: value}
     if method in ("bbb", "sharpened", "variational-dropout"):
-        assert resolve_language_model(given).kl_weighting == "geometric"
+        assert getattr(resolve_language_model(given), name) == value
     else:
-        with pytest.raises(ConfigError, match=f"--kl-weighting .* {method} .*: bbb, sharpened"):
+        with pytest.raises(ConfigError, match=rf"{flag(name)} .* {method} .*: bbb, sharpened"):
             resolve_language_model(given)
 
 

@@ -62,6 +62,16 @@ def test_shares_of_the_kl(make_trainer, weighting, sequences, count):
     assert sum(share.epoch for share in shares[:count]) == pytest.approx(1 / sequences)
 
 
+def test_the_kl_is_warmed_up(make_trainer):
+    """In the same proportion step by step, over one and a half epochs of two steps; then whole."""
+    trainer = make_trainer(Recorder(count=2, sequences=4), epochs=3, kl_warmup=1.5)
+    trainer.train()
+    shares = trainer.method.shares
+    expected = [share / 8 for share in (1 / 3, 2 / 3, 1, 1, 1, 1)]
+    assert [share.epoch for share in shares] == pytest.approx(expected)
+    assert {share.minibatch for share in shares} == {1 / 4}
+
+
 @pytest.mark.parametrize("clip", [None, 1.2])
 def test_rates_and_clipping_of_each_group(make_trainer, clip):
     """Held, then decayed; the second group has a rate of its own, and a gradient below the clip."""

@@ -47,6 +47,10 @@ class KLScale(NamedTuple):
     epoch: float
     minibatch: float
 
+    def warmed_up(self, step: int, steps: float) -> "KLScale":
+        """The same with less of the first: it rises in proportion over the first `steps`."""
+        return self if step + 1 >= steps else self._replace(epoch=self.epoch * (step + 1) / steps)
+
 
 class MinibatchLoss(NamedTuple):
     """The loss to minimise, the state after the minibatch, and the named terms of the loss.

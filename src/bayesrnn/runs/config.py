@@ -68,6 +68,13 @@ class TrainingConfig(CheckedOptions):
         "i-th",
         choices=WEIGHTINGS,
     )
+    kl_warmup: float | None = option(
+        None,
+        "epochs in which the weight of the KL rises from 0: before a network has learnt anything, "
+        "a prior can pull it to where it learns nothing (default: by recipe)",
+        ge=0,
+        zero="no warm-up",
+    )
     seed: int = option(1, "root of all randomness", ge=0)
     device: str = option("auto", "where to compute", choices=DEVICES)
     precision: str = option(
@@ -108,6 +115,7 @@ class Recipe:
     batch_size: int = 20
     optimizer: str = "sgd"
     average: float = 0.0
+    kl_warmup: float = 0.0
     values: Mapping[str, Any] = field(default_factory=dict)
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -115,10 +123,12 @@ class Recipe:
         """The same course in another number of epochs: same share of constant rate, same end."""
         if epochs == self.epochs:
             return self
-        hold = max(1, round(self.hold_epochs * epochs / self.epochs))
+        share = epochs / self.epochs
+        hold = max(1, round(self.hold_epochs * share))
         end = self.decay ** (self.epochs - self.hold_epochs)
         decay = end ** (1 / max(1, epochs - hold))
-        return replace(self, epochs=epochs, hold_epochs=hold, decay=decay)
+        warmup = self.kl_warmup * share
+        return replace(self, epochs=epochs, hold_epochs=hold, decay=decay, kl_warmup=warmup)
 
     def settings(self) -> dict[str, Any]:
         """The values of all options but the method's."""
@@ -197,8 +207,9 @@ def resolve(
         if item.default is None and name in by_recipe and not (saved and item.optional):
             values.setdefault(name, by_recipe[name])
     values["options"] = asdict(method_options(values["method"], options, recipe.options))
-    if values["kl_weighting"] != known["kl_weighting"].default:
-        _require_kl(values)
+    for name in ("kl_weighting", "kl_warmup"):
+        if values.get(name) not in (known[name].default, 0):
+            _require_kl(name, values)
     return config_type(**values)
 
 
@@ -228,15 +239,14 @@ def file_entries(
     return values, dict(options)
 
 
-def _require_kl(values: Mapping[str, Any]) -> None:
+def _require_kl(name: str, values: Mapping[str, Any]) -> None:
     # What shows that a method has a KL divergence: its weight, or the prior that it comes from.
     signs = ("kl_weight", "length_scale")
     if not any(sign in values["options"] for sign in signs):
         have = [owner for sign in signs for owner in option_owners(sign)]
         raise ConfigError(
-            f"--kl-weighting is {values['kl_weighting']}, but the method {values['method']} has no "
-            f"KL divergence that it could spread; leave it out, or give a --method that has one: "
-            f"{', '.join(have)}"
+            f"{flag(name)} is {values[name]}, but the method {values['method']} has no KL "
+            f"divergence; leave it out, or give a --method that has one: {', '.join(have)}"
         )
 
 

@@ -115,6 +115,7 @@ def make_trainer(
             save_minutes=config.save_minutes,
             kl_weighting=config.kl_weighting,
             average=config.average or 0.0,
+            kl_warmup=config.kl_warmup or 0.0,
             precision=config.precision,
         ),
         streams=streams,

@@ -44,6 +44,7 @@ class LoopSettings:
     unit: what is counted, in the singular: a word, an image.
     measure: the metric of `Problem.validate` that is shown beside the one that chooses.
     average: the decay of the averaged parameters (`ParameterAverage`); 0: there are none.
+    kl_warmup: epochs in which the KL's weight rises from 0 to what it is.
     precision: of the network's products in a training step (`PRECISIONS`).
     """
 
@@ -56,6 +57,7 @@ class LoopSettings:
     kl_weighting: str = "uniform"
     log_every: int = 50
     average: float = 0.0
+    kl_warmup: float = 0.0
     precision: str = "float32"
 
 
@@ -194,9 +196,10 @@ class Trainer:
         """One update of the weights: fetch, loss, backward, clip, step."""
         position, batches = self.position, self.batches
         objective = self.problem.objective(batches[position.minibatch], position.state)
+        steps = self.settings.epochs * len(batches)
         kl_scale = minibatch_kl_scale(
             self.settings.kl_weighting, position.minibatch, len(batches), batches.sequences
-        )
+        ).warmed_up(position.step % steps, self.settings.kl_warmup * len(batches))
         with self._precision():
             loss = self.method.loss(self.net, objective, kl_scale)
         norms = self._update(loss)
@@ -210,7 +213,6 @@ class Trainer:
         position.epoch_nll += shown
         position.minibatch += 1
         position.step += 1
-        steps = self.settings.epochs * len(batches)
         self.method.after_step(self.net, (position.step - 1) % steps + 1, steps)
         self.average.update()
         return StepMetrics(shown, loss.terms, norms[loss.group], length)

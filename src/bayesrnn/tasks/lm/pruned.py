@@ -52,7 +52,9 @@ def load_pruned(
         trained_as = resolve(
             LanguageModelConfig, RECIPES, {}, from_toml(config_text, f"the configuration in {path}")
         )
-        config = replace(trained_as, method=plain.name, kl_weighting="uniform", options={})
+        config = replace(
+            trained_as, method=plain.name, kl_weighting="uniform", kl_warmup=None, options={}
+        )
         words = len(read_vocabulary(files))
         with torch.device("meta"):  # before memory is taken for a network that does not fit
             expected = language_model(config, words).state_dict()
