@@ -99,19 +99,24 @@ def word_findings(
     """
     surprise = nll - entropy
     which = "over" if surprise > 0 else "under"
-    auroc = detection(regular, shifted, seeded(0), bootstrap=0).auroc.value
     return [
         Finding(
             f"{abs(surprise):.2f} nats a word {which}-confident",
             {"nll": nll, "entropy": entropy, "overconfidence": surprise},
             abs(surprise) <= _LARGEST_SURPRISE,
         ),
-        Finding(
-            f"{unfamiliar} is told from familiar: AUROC {auroc:.2f}",
-            {"auroc": auroc},
-            auroc >= _LOWEST_AUROC,
-        ),
+        unfamiliar_finding(regular, shifted, unfamiliar),
     ]
+
+
+def unfamiliar_finding(regular: Tensor, shifted: Tensor, unfamiliar: str) -> Finding:
+    """Whether doubts, entropies or variances, tell `unfamiliar` inputs from regular ones."""
+    auroc = detection(regular, shifted, seeded(0), bootstrap=0).auroc.value
+    return Finding(
+        f"{unfamiliar} is told from familiar: AUROC {auroc:.2f}",
+        {"auroc": auroc},
+        auroc >= _LOWEST_AUROC,
+    )
 
 
 #: A calibration error, and a share of truths outside of 90% intervals, that can be lived with.

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from bayesrnn.tasks.sentiment.segments import Segments
-from bayesrnn.tasks.sentiment.uncertainty import (
+from bayesrnn.tasks.sentiment.shifts import (
     random_words,
     shuffled_words,
     unknown_share,

@@ -1,6 +1,6 @@
 """The calibration of a classifier of digits on validation images, and the verdict on it."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 import torch
@@ -9,9 +9,18 @@ from torch import Tensor
 from bayesrnn.methods.base import Network
 from bayesrnn.random import seeded
 from bayesrnn.runs.task import TrainedRun, ValidationScore
-from bayesrnn.runs.verdict import Verdict, classes_findings, constant_nll, draws_finding
+from bayesrnn.runs.verdict import (
+    Verdict,
+    classes_findings,
+    constant_nll,
+    draws_finding,
+    unfamiliar_finding,
+)
 from bayesrnn.tasks.mnist.data import Images, ImageSet
-from bayesrnn.uncertainty.metrics import classification
+from bayesrnn.tasks.mnist.shifts import rotated
+from bayesrnn.uncertainty.average import AverageProbabilities
+from bayesrnn.uncertainty.draws import Draws
+from bayesrnn.uncertainty.metrics import class_log_probabilities, score_probabilities
 from bayesrnn.uncertainty.scaling import tempered_log_probs
 
 #: Validation images that are fitted to.
@@ -43,23 +52,30 @@ def image_verdict(run: TrainedRun[Any], data: Images) -> Verdict | None:
     if calibration is None:
         return None
     images, labels = _of_validation(run, data)
-    found = classification(
-        run.method,
-        run.net,
-        images,
-        labels,
-        samples=calibration.best_samples,
-        generator=seeded(calibration.seed),
-        scaling=calibration.scaling,
-    )
+    generator = seeded(calibration.seed)
+    draws = Draws(run.method, run.net, calibration.best_samples, generator, calibration.scaling)
+    regular = averaged_probabilities(draws, images)
+    turned = averaged_probabilities(draws, rotated(images))
+    found = score_probabilities(regular.mean, labels)
     classes = int(data.train.labels.max()) + 1
     constant = constant_nll(data.train.labels, labels.cpu(), classes)
     return Verdict(
         (
             draws_finding(calibration),
             *classes_findings(found.nll, found.ece, constant, found.examples),
+            unfamiliar_finding(regular.total(), turned.total(), "an image turned by a quarter"),
         )
     )
+
+
+def averaged_probabilities(
+    draws: Draws, images: Tensor, advance: Callable[[int], object] | None = None
+) -> AverageProbabilities:
+    """The probabilities of the classes of images, averaged over draws."""
+    average = AverageProbabilities()
+    for network in draws.networks():
+        average.add(class_log_probabilities(network, images, advance=advance))
+    return average
 
 
 def _of_validation(

@@ -10,7 +10,7 @@ from torch import Tensor
 from bayesrnn.tasks.mnist.data import BRIGHTEST
 
 
-def rotated(images: Tensor, generator: torch.Generator) -> Tensor:
+def rotated(images: Tensor, generator: torch.Generator | None = None) -> Tensor:
     """Turned by a quarter, counter-clockwise."""
     del generator
     side = math.isqrt(images.shape[1])

@@ -16,13 +16,12 @@ from bayesrnn.runs.answers import (
 )
 from bayesrnn.runs.answers_report import answers_json, answers_page, answers_text
 from bayesrnn.runs.task import TrainedRun, UncertaintyReport
+from bayesrnn.tasks.mnist.calibrate import averaged_probabilities
 from bayesrnn.tasks.mnist.config import MnistConfig
 from bayesrnn.tasks.mnist.data import ImageSet, other_images
 from bayesrnn.tasks.mnist.shifts import SHIFTS
 from bayesrnn.tasks.mnist.task import TASK
-from bayesrnn.uncertainty.average import AverageProbabilities
 from bayesrnn.uncertainty.draws import Draws
-from bayesrnn.uncertainty.metrics import class_log_probabilities
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,11 +51,9 @@ def _exam(run: TrainedRun[MnistConfig], settings: ImageUncertaintyOptions) -> Ex
 
 
 def _answers(draws: Draws, images: ImageSet, advance: Advance) -> Answers:
-    average, networks = AverageProbabilities(), 0
-    for network in draws.networks():
-        average.add(class_log_probabilities(network, images.images, advance=advance))
-        networks += 1
-    return label_answers(average.mean, average.aleatoric, images.labels.cpu(), networks > 1)
+    average = averaged_probabilities(draws, images.images, advance)
+    differ = draws.differing(len(draws)) > 1
+    return label_answers(average.mean, average.aleatoric, images.labels.cpu(), differ)
 
 
 REPORT = UncertaintyReport(

@@ -7,6 +7,7 @@ from typing import Final
 import torch
 from torch import Tensor
 
+from bayesrnn.data.vocabulary import UNK
 from bayesrnn.methods.base import Network
 from bayesrnn.random import seeded
 from bayesrnn.runs.task import ValidationScore
@@ -16,11 +17,17 @@ from bayesrnn.runs.verdict import (
     constant_nll,
     draws_finding,
     interval_finding,
+    unfamiliar_finding,
 )
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, Reviews
 from bayesrnn.tasks.sentiment.evaluate import LabelMetrics, text_metrics
-from bayesrnn.tasks.sentiment.predictions import segment_outputs
+from bayesrnn.tasks.sentiment.predictions import (
+    predict_labels,
+    predict_numbers,
+    segment_outputs,
+)
 from bayesrnn.tasks.sentiment.segments import Segments
+from bayesrnn.tasks.sentiment.shifts import unknown_words
 from bayesrnn.tasks.sentiment.trained import TrainedTextPredictor
 from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.metrics import INTERVALS
@@ -72,6 +79,7 @@ def review_verdict(run: TrainedTextPredictor, reviews: Reviews) -> Verdict | Non
     generator = seeded(calibration.seed)
     draws = Draws(run.method, run.net, calibration.best_samples, generator, calibration.scaling)
     found = text_metrics(draws, segments, target, run.config.data)
+    shifted = unknown_words(segments, run.vocabulary.index(UNK), seeded(calibration.seed))
     if isinstance(found, LabelMetrics):
         assert isinstance(target, Labels)
         truths = segments.targets.cpu()
@@ -79,7 +87,19 @@ def review_verdict(run: TrainedTextPredictor, reviews: Reviews) -> Verdict | Non
         findings = classes_findings(found.nll, found.ece, constant, found.examples)
     else:
         findings = [interval_finding(found.coverage[INTERVALS.index(0.9)])]
-    return Verdict((draws_finding(calibration), *findings))
+    unfamiliar = unfamiliar_finding(
+        _doubt(draws, segments, target),
+        _doubt(draws, shifted, target),
+        unfamiliar="text of mostly unknown words",
+    )
+    return Verdict((draws_finding(calibration), *findings, unfamiliar))
+
+
+def _doubt(draws: Draws, segments: Segments, target: Numbers | Labels) -> Tensor:
+    """The entropy of each text's label, or the variance of its number."""
+    if isinstance(target, Labels):
+        return predict_labels(draws, segments).total
+    return predict_numbers(draws, segments, target).texts.total
 
 
 def _of_validation(run: TrainedTextPredictor, reviews: Reviews, whole: bool = False) -> Segments:

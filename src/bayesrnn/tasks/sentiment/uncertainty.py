@@ -1,10 +1,9 @@
 """Does a text predictor know its errors, and texts that are unlike those it learnt from?"""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-import torch
 from torch import Tensor
 
 from bayesrnn.data.text import read_text
@@ -25,6 +24,12 @@ from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, review_words
 from bayesrnn.tasks.sentiment.predictions import predict_labels, predict_numbers
 from bayesrnn.tasks.sentiment.segments import Segments
+from bayesrnn.tasks.sentiment.shifts import (
+    random_words,
+    shuffled_words,
+    unknown_share,
+    unknown_words,
+)
 from bayesrnn.tasks.sentiment.tables import read_texts
 from bayesrnn.tasks.sentiment.task import TASK
 from bayesrnn.tasks.sentiment.trained import TrainedTextPredictor
@@ -103,33 +108,6 @@ def _answers(
         },
         reliability=None,
     )
-
-
-def unknown_share(segments: Segments, unknown: int) -> Tensor:
-    """The share of each text's words that are the word numbered `unknown`, [texts]."""
-    texts = segments.texts.repeat_interleave(segments.lengths)
-    count = len(segments.targets)
-    words = torch.bincount(texts, minlength=count)
-    return torch.bincount(texts[segments.words == unknown], minlength=count) / words
-
-
-def shuffled_words(segments: Segments, generator: torch.Generator) -> Segments:
-    """The words of each segment in random order."""
-    keys = torch.rand(len(segments.words), generator=generator, dtype=torch.double)
-    places = torch.arange(len(segments)).repeat_interleave(segments.lengths)
-    return replace(segments, words=segments.words[(places + keys).argsort()])
-
-
-def random_words(segments: Segments, vocabulary: int, generator: torch.Generator) -> Segments:
-    """As many words in each segment, each any word of the vocabulary."""
-    words = torch.randint(vocabulary, segments.words.shape, generator=generator)
-    return replace(segments, words=words)
-
-
-def unknown_words(segments: Segments, unknown: int, generator: torch.Generator) -> Segments:
-    """The same texts, of which four words in five are unknown."""
-    replaced = torch.rand(segments.words.shape, generator=generator) < 0.8
-    return replace(segments, words=segments.words.masked_fill(replaced, unknown))
 
 
 REPORT = UncertaintyReport(
