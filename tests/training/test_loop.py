@@ -63,11 +63,11 @@ def test_shares_of_the_kl(make_trainer, weighting, sequences, count):
 
 
 def test_the_kl_is_warmed_up(make_trainer):
-    """In the same proportion step by step, over one and a half epochs of two steps; then whole."""
+    """With the third power of the steps, over one and a half epochs of two; then it is whole."""
     trainer = make_trainer(Recorder(count=2, sequences=4), epochs=3, kl_warmup=1.5)
     trainer.train()
     shares = trainer.method.shares
-    expected = [share / 8 for share in (1 / 3, 2 / 3, 1, 1, 1, 1)]
+    expected = [share / 8 for share in (1 / 27, 8 / 27, 1, 1, 1, 1)]
     assert [share.epoch for share in shares] == pytest.approx(expected)
     assert {share.minibatch for share in shares} == {1 / 4}
 

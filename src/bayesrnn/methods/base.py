@@ -48,8 +48,13 @@ class KLScale(NamedTuple):
     minibatch: float
 
     def warmed_up(self, step: int, steps: float) -> "KLScale":
-        """The same with less of the first: it rises in proportion over the first `steps`."""
-        return self if step + 1 >= steps else self._replace(epoch=self.epoch * (step + 1) / steps)
+        """The same with less of the first: over `steps` it rises with the third power of time.
+
+        At the start that is next to nothing, as it has to be: an optimiser that divides gradients
+        by their size, as Adam does, takes whole steps along the prior's where there is no other.
+        """
+        share = min(1.0, (step + 1) / steps) if steps else 1.0
+        return self._replace(epoch=self.epoch * share**3)
 
 
 class MinibatchLoss(NamedTuple):
