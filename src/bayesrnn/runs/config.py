@@ -185,7 +185,7 @@ def resolve(
         (options if option_owners(name) else values)[name] = value
     known = {item.name: item for item in options_of(config_type)}
     for name, item in known.items():
-        if item.choices:
+        if item.choices and item.default is not None:
             item.check(values.setdefault(name, item.default))
     method = METHODS[values["method"]]
     recipe = recipes.find(method.recipe_names(options), values.get("size"), values["recipe"])

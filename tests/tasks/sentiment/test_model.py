@@ -68,6 +68,22 @@ def test_the_noise_is_one_learnt_number():
     assert "log_noise" not in dict(TextPredictor(VOCABULARY, classes=2).named_parameters())
 
 
+def test_the_noise_of_a_text_multiplies_that_of_all():
+    model = TextPredictor(VOCABULARY, HIDDEN, noise_by_text=True).double()
+    model.initialise(0.5, torch.Generator().manual_seed(0))
+    words, lengths = torch.randint(VOCABULARY, (7, 3)), torch.tensor([7, 7, 4])
+    with torch.no_grad():
+        model.log_noise.fill_(math.log(0.3))
+    model.temperature = 2.0
+    features, _ = model.read(words)
+    last = features[lengths - 1, torch.arange(3)]
+    raw = last @ model.output.weight.T + model.output.bias
+    mean, log_variance = model(words, lengths).unbind(-1)
+    torch.testing.assert_close(mean, raw[:, 0])
+    torch.testing.assert_close((log_variance / 2).exp(), 2 * 0.3 * raw[:, 1].exp())
+    assert log_variance.std() > 0.01
+
+
 @pytest.mark.parametrize("uniform", [None, 0.1])
 @pytest.mark.parametrize("cell", CELLS)
 def test_initialisation(cell, uniform):

@@ -77,10 +77,10 @@ def test_other_words_are_replaced_in_every_epoch():
 
 def test_the_recipe_of_a_posterior_gives_way_to_what_is_given():
     config = resolve_sentiment({"method": "bbb"})
-    assert (config.options["prior"], config.options["kl_weight"]) == ("gaussian", 0.01)
+    assert (config.options["prior"], config.options["kl_weight"]) == ("fitted", 0.006)
     full = resolve_sentiment({"method": "bbb", "kl_weight": 1.0, "prior": "mixture"})
     assert (full.options["prior"], full.options["kl_weight"]) == ("mixture", 1.0)
-    assert resolve_sentiment({"method": "sharpened"}).options["kl_weight"] == 0.01
+    assert resolve_sentiment({"method": "sharpened"}).options["kl_weight"] == 0.006
 
 
 def test_mistakes_in_options():

@@ -12,10 +12,11 @@ class TextPredictor(WordNetwork):
     """Embedding, recurrent layers, and a linear map from the features at a text's last word.
 
     With `classes` the outputs are one logit per class. Without, they are two numbers, the mean of a
-    normal distribution and the logarithm of its variance. The variance is the same for all texts:
-    `log_noise`, the logarithm of its root, is one learnt number. It starts at 0, where the negative
-    log-likelihood is half the squared error, but for a constant. The temperature divides logits, or
-    multiplies the root of the variance.
+    normal distribution and the logarithm of its variance. The logarithm of its root is `log_noise`,
+    one learnt number, and with `noise_by_text` what the network makes of the text is added to it:
+    else a text of unknown words is predicted as surely as any other. At the start it is about 0,
+    where the negative log-likelihood is half the squared error, but for a constant. The temperature
+    divides logits, or multiplies the root of the variance.
     """
 
     def __init__(
@@ -25,8 +26,9 @@ class TextPredictor(WordNetwork):
         layers: int = 1,
         cell: str = "lstm",
         classes: int | None = None,
+        noise_by_text: bool = False,
     ) -> None:
-        super().__init__(vocabulary, classes or 1, hidden, layers, cell)
+        super().__init__(vocabulary, classes or 1 + noise_by_text, hidden, layers, cell)
         self.log_noise = None if classes else nn.Parameter(torch.zeros(()))
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
@@ -41,7 +43,8 @@ class TextPredictor(WordNetwork):
         output: Tensor = self.output(self.output_dropout(last))[0]
         if self.log_noise is None:
             return self.tempered(output)
-        log_variance = 2 * self.log_noise
+        mean, of_text = output[:, :1], output[:, 1:].sum(-1, keepdim=True)
+        log_noise = self.log_noise + of_text
         if self.temperature != 1:
-            log_variance = log_variance + 2 * math.log(self.temperature)
-        return torch.cat([output, log_variance.expand_as(output)], -1)
+            log_noise = log_noise + math.log(self.temperature)
+        return torch.cat([mean, 2 * log_noise], -1)

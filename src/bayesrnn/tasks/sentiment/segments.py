@@ -75,10 +75,10 @@ class Segments(Sequences[SegmentBatch]):
     def with_unknown(self, most: float, unknown: int, generator: torch.Generator) -> Segments:
         """The same segments with some words replaced by the word numbered `unknown`.
 
-        Which share of a segment's words is replaced is `most` times the square of a uniform number:
-        mostly few of them, but now and then nearly all.
+        Which share of a segment's words is replaced is `most` times the eighth power of a uniform
+        number: mostly hardly any, a ninth on average, but now and then nearly all.
         """
-        shares = most * torch.rand(len(self.lengths), generator=generator).square()
+        shares = most * torch.rand(len(self.lengths), generator=generator).pow(8)
         drawn = torch.rand(len(self.words), generator=generator)
         replaced = drawn < shares.repeat_interleave(self.lengths.cpu())
         return replace(self, words=self.words.masked_fill(replaced.to(self.words.device), unknown))

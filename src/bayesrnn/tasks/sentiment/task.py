@@ -108,7 +108,14 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         """A recurrent network between words and a number, or the labels."""
         words, target = len(read_vocabulary(files)), read_target(files[TARGET_FILE])
         classes = len(target.names) if isinstance(target, Labels) else None
-        module = TextPredictor(words, config.hidden, config.layers, config.cell, classes)
+        module = TextPredictor(
+            words,
+            hidden=config.hidden,
+            layers=config.layers,
+            cell=config.cell,
+            classes=classes,
+            noise_by_text=config.noise == "text",
+        )
         noise = () if classes else ("log_noise",)
         return build_word_network(
             method, module, config.init, streams["init"], (*DETERMINISTIC, *noise)
