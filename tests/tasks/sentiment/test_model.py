@@ -68,20 +68,22 @@ def test_the_noise_is_one_learnt_number():
     assert "log_noise" not in dict(TextPredictor(VOCABULARY, classes=2).named_parameters())
 
 
-def test_the_noise_of_a_text_multiplies_that_of_all():
-    model = TextPredictor(VOCABULARY, HIDDEN, noise_by_text=True).double()
-    model.initialise(0.5, torch.Generator().manual_seed(0))
-    words, lengths = torch.randint(VOCABULARY, (7, 3)), torch.tensor([7, 7, 4])
+def test_the_noise_grows_with_the_share_of_unknown_words():
+    model = TextPredictor(VOCABULARY, HIDDEN, unknown=4)
     with torch.no_grad():
         model.log_noise.fill_(math.log(0.3))
+        model.unknown_noise.fill_(math.log(5.0))
     model.temperature = 2.0
-    features, _ = model.read(words)
-    last = features[lengths - 1, torch.arange(3)]
-    raw = last @ model.output.weight.T + model.output.bias
+    words, lengths = torch.ones(4, 3, dtype=torch.long), torch.tensor([4, 4, 2])
+    words[1:, 1] = 4
+    words[1:, 2] = 4  # of which the last two are padding
     mean, log_variance = model(words, lengths).unbind(-1)
-    torch.testing.assert_close(mean, raw[:, 0])
-    torch.testing.assert_close((log_variance / 2).exp(), 2 * 0.3 * raw[:, 1].exp())
-    assert log_variance.std() > 0.01
+    shares = torch.tensor([0.0, 0.75, 0.5])
+    torch.testing.assert_close((log_variance / 2).exp(), 2 * 0.3 * 5**shares)
+    log_variance.sum().backward()
+    assert model.unknown_noise.grad == pytest.approx(2 * 1.25)
+    model.unknown = None
+    torch.testing.assert_close(model(words, lengths)[:, 0], mean)
 
 
 @pytest.mark.parametrize("uniform", [None, 0.1])

@@ -46,9 +46,9 @@ class SentimentConfig(TrainingConfig):
     )
     noise: str | None = option(
         None,
-        "of predicted numbers: constant, or what the network makes of the text, which widens the "
-        "intervals of texts that it knows little of (default: by recipe)",
-        choices=("constant", "text"),
+        "of predicted numbers: constant, or growing with the share of a text's words that are "
+        "unknown, which widens the intervals of texts that it knows little of (default: by recipe)",
+        choices=("constant", "unknown-words"),
     )
     segment: int = option(200, "longest segment, in words, that texts are cut into", gt=0)
     cell: str = option("lstm", "kind of recurrent layer", choices=CELLS)
@@ -67,10 +67,10 @@ _PLAIN = Recipe(
     clip=5.0,
     batch_size=128,
     optimizer="adam",
-    values={"init": 0.1, "unknown_words": 1.0, "noise": "text"},
+    values={"init": 0.1, "unknown_words": 1.0, "noise": "unknown-words"},
 )
-#: Ten thousand segments move few of 2.7 million weights away from the prior: with more of the KL, or
-#: with as much of it at the start, nothing is learnt.
+#: Ten thousand segments move few of 2.7 million weights away from the prior: with more of the KL,
+#: or with as much of it at the start, nothing is learnt.
 _BBB = replace(
     _PLAIN,
     hold_epochs=12,

@@ -7,16 +7,20 @@ from torch import Tensor, nn
 
 from bayesrnn.nn.recurrent import WordNetwork
 
+#: The parameters that say how far predicted numbers are off.
+NOISE = ("log_noise", "unknown_noise")
+
 
 class TextPredictor(WordNetwork):
     """Embedding, recurrent layers, and a linear map from the features at a text's last word.
 
     With `classes` the outputs are one logit per class. Without, they are two numbers, the mean of a
     normal distribution and the logarithm of its variance. The logarithm of its root is `log_noise`,
-    one learnt number, and with `noise_by_text` what the network makes of the text is added to it:
-    else a text of unknown words is predicted as surely as any other. At the start it is about 0,
-    where the negative log-likelihood is half the squared error, but for a constant. The temperature
-    divides logits, or multiplies the root of the variance.
+    one learnt number, which starts at 0, where the negative log-likelihood is half the squared
+    error, but for a constant. With the number of the word that stands for `unknown` ones, another
+    learnt number times their share of the text is added to it: else a text of unknown words is
+    predicted as surely as any other. The temperature divides logits, or multiplies the root of the
+    variance.
     """
 
     def __init__(
@@ -26,10 +30,13 @@ class TextPredictor(WordNetwork):
         layers: int = 1,
         cell: str = "lstm",
         classes: int | None = None,
-        noise_by_text: bool = False,
+        unknown: int | None = None,
     ) -> None:
-        super().__init__(vocabulary, classes or 1 + noise_by_text, hidden, layers, cell)
+        super().__init__(vocabulary, classes or 1, hidden, layers, cell)
         self.log_noise = None if classes else nn.Parameter(torch.zeros(()))
+        self.unknown = None if classes else unknown
+        if self.unknown is not None:
+            self.unknown_noise = nn.Parameter(torch.zeros(()))
 
     def forward(self, words: Tensor, lengths: Tensor) -> Tensor:
         """Outputs [batch, 2 or classes] for `words` [time, batch].
@@ -43,8 +50,15 @@ class TextPredictor(WordNetwork):
         output: Tensor = self.output(self.output_dropout(last))[0]
         if self.log_noise is None:
             return self.tempered(output)
-        mean, of_text = output[:, :1], output[:, 1:].sum(-1, keepdim=True)
-        log_noise = self.log_noise + of_text
+        log_noise: Tensor = self.log_noise
+        if self.unknown is not None:
+            log_noise = log_noise + self.unknown_noise * self._unknown_share(words, lengths)
         if self.temperature != 1:
             log_noise = log_noise + math.log(self.temperature)
-        return torch.cat([mean, 2 * log_noise], -1)
+        return torch.cat([output, (2 * log_noise).expand_as(output)], -1)
+
+    def _unknown_share(self, words: Tensor, lengths: Tensor) -> Tensor:
+        """The share of each text's words that are unknown, [batch, 1]."""
+        is_word = torch.arange(len(words), device=words.device)[:, None] < lengths
+        unknown = ((words == self.unknown) & is_word).sum(0)
+        return (unknown / lengths)[:, None]

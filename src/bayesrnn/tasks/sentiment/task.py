@@ -43,7 +43,7 @@ from bayesrnn.tasks.sentiment.evaluate import (
     row_text,
     text_metrics,
 )
-from bayesrnn.tasks.sentiment.model import TextPredictor
+from bayesrnn.tasks.sentiment.model import NOISE, TextPredictor
 from bayesrnn.tasks.sentiment.predictions import (
     segment_chunks,
     segment_nll,
@@ -106,17 +106,18 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         streams: RandomStreams,
     ) -> nn.Module:
         """A recurrent network between words and a number, or the labels."""
-        words, target = len(read_vocabulary(files)), read_target(files[TARGET_FILE])
+        vocabulary, target = read_vocabulary(files), read_target(files[TARGET_FILE])
         classes = len(target.names) if isinstance(target, Labels) else None
+        grows = config.noise == "unknown-words" and UNK in vocabulary.words
         module = TextPredictor(
-            words,
+            len(vocabulary),
             hidden=config.hidden,
             layers=config.layers,
             cell=config.cell,
             classes=classes,
-            noise_by_text=config.noise == "text",
+            unknown=vocabulary.index(UNK) if grows else None,
         )
-        noise = () if classes else ("log_noise",)
+        noise = [name for name, _ in module.named_parameters() if name in NOISE]
         return build_word_network(
             method, module, config.init, streams["init"], (*DETERMINISTIC, *noise)
         )
