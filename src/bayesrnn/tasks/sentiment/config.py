@@ -77,7 +77,7 @@ _BBB = replace(
     decay=0.8,
     average=0.99,
     kl_warmup=8.0,
-    options={"prior": "fitted", "sigma_lr": 1.0, "sigma_scale": 0.2, "kl_weight": 0.006},
+    options={"prior": "fitted", "sigma_lr": 1.0, "sigma_scale": 0.05, "kl_weight": 0.006},
 )
 #: Half of everything dropped for a whole sequence, words included, leaves too little to learn from
 #: in twenty epochs; and so does a prior that shrinks weights which rare words move seldom.
