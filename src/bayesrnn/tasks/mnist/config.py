@@ -11,16 +11,27 @@ PIXELS = {"mnist": 28 * 28, "digits": 8 * 8}
 _DEFAULT = Recipe(
     epochs=20, hold_epochs=10, decay=0.8, lr=1e-3, clip=5.0, batch_size=128, optimizer="adam"
 )
+_BBB = replace(
+    _DEFAULT,
+    epochs=40,
+    hold_epochs=20,
+    decay=0.85,
+    average=0.999,
+    options={"prior": "fitted", "sigma_lr": 1.0, "kl_weight": 0.03},
+)
 #: Methods with an optimiser of their own have learning rates of their own.
 RECIPES = Recipes(
     default=_DEFAULT,
     by_method={
+        "bbb": _BBB,
         "sgld": replace(_DEFAULT, lr=0.3, options={"temperature": 1e-3}),
         "psgld": replace(_DEFAULT, options={"temperature": 1e-3}),
         "ivon": replace(
             _DEFAULT, lr=0.3, options={"prior_sigma": 0.5, "hess_init": 0.1, "beta2": 0.9995}
         ),
     },
+    # Blundell et al. (2015): the KL in full, widths at the rate of the means.
+    paper={"bbb": _DEFAULT},
 )
 
 
