@@ -32,6 +32,7 @@ _SCORES = {
     "H": "entropy of the prediction",
     "MI": "the part of the entropy on which draws disagree",
     "1-p": "one minus the probability of the answer",
+    "deviation": "standard deviation of the prediction",
     "epistemic": "standard deviation between draws",
     "unknown": "share of words that are unknown",
 }

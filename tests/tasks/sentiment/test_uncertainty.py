@@ -76,7 +76,7 @@ def test_what_the_program_finds(kind, request, program, tmp_path):
     mean, drawn = found["levels"]
     assert list(mean["shifts"]) == [*MADE, "other.txt", "other.csv"]
     assert mean["sizes"] == {"": 12, **dict.fromkeys(MADE, 12), "other.txt": 2, "other.csv": 2}
-    scores = {"number": {"epistemic"}, "label": {"H", "1-p", "MI"}}[kind]
+    scores = {"number": {"deviation", "epistemic"}, "label": {"H", "1-p", "MI"}}[kind]
     assert set(drawn["withholding"]) == scores | {"unknown"}
     assert drawn["shifts"]["other.txt"]["unknown"]["shifted"] == pytest.approx(
         (1 + 3 / 6) / 2, abs=0.2

@@ -38,8 +38,8 @@ from bayesrnn.uncertainty.metrics import INTERVALS, regression_metrics
 
 #: The score that is the share of unknown words.
 UNKNOWN = "unknown"
-#: The score of numbers: the standard deviation between draws.
-EPISTEMIC = "epistemic"
+#: The scores of numbers: the standard deviation of a prediction, and that between draws.
+TOTAL, EPISTEMIC = "deviation", "epistemic"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -99,7 +99,10 @@ def _answers(
     found = regression_metrics(numbers, truths)
     held = zip(INTERVALS, found.coverage, strict=True)
     return Answers(
-        scores={EPISTEMIC: numbers.epistemic.sqrt()} if differ else {},
+        scores={
+            TOTAL: numbers.total.sqrt(),
+            **({EPISTEMIC: numbers.epistemic.sqrt()} if differ else {}),
+        },
         loss=(numbers.mean - truths).square(),
         metrics={
             "RMSE": found.rmse,
