@@ -120,7 +120,7 @@ def test_what_is_charged_in_a_network_of_the_users():
 def test_only_weights_behind_a_mask_are_charged_for_it():
     """Of each task's network; what an image is turned into a state by has no mask before it."""
     sizes = {"hidden": 6, "layers": 2, "cell": "lstm", "init": None, "tied": False}
-    config = SimpleNamespace(**sizes, images="mnist", feature_norm=1.0)
+    config = SimpleNamespace(**sizes, images="mnist", feature_norm=1.0, noise=None)
     files = {
         "vocabulary.txt": vocabulary_text(Vocabulary(("<eos>", "<unk>", "a"))),
         "target.json": target_text(Labels(("bad", "good"))),

@@ -50,9 +50,10 @@ def train(task_name, request, program):
     return run
 
 
-def epochs(number):
+def epochs(number, warmup="1.5"):
     """So many epochs of one schedule, which recipes would stretch."""
-    return ("--epochs", number, "--hold-epochs", "1", "--decay", "0.5")
+    schedule = ("--hold-epochs", "1", "--decay", "0.5", "--kl-warmup", warmup)
+    return ("--epochs", number, *schedule)
 
 
 def test_a_run_is_trained_resumed_evaluated_and_compared(task, train, program, tmp_path):
@@ -195,7 +196,7 @@ def test_training_ends_with_a_calibration_and_a_verdict(task, train, program, tm
 
 @pytest.mark.parametrize("method", ["plain", "ensemble"])
 def test_other_methods_train_it_too(method, task, train, tmp_path):
-    run = train(tmp_path / method, "--method", method, *epochs(1))
+    run = train(tmp_path / method, "--method", method, *epochs(1, warmup="0"))
     found = evaluate(task, run, EvaluationSettings(split="valid"))
     assert {row.samples for row in found.rows} >= {0}
     assert task.open_run(run).config.method == method
