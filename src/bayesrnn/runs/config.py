@@ -79,8 +79,8 @@ class TrainingConfig(CheckedOptions):
     device: str = option("auto", "where to compute", choices=DEVICES)
     precision: str = option(
         "float32",
-        "of the matrix products in training; bfloat16: 16 bits, about 1.5 times as fast where the "
-        "processor knows them, with parameters, losses and evaluation still in float32",
+        "of the matrix products in training; bfloat16: 16 bits, faster where the processor knows "
+        "them, with parameters, losses and evaluation still in float32",
         choices=PRECISIONS,
     )
     threads: int | None = option(None, "processor threads (default: torch's choice)", gt=0)
