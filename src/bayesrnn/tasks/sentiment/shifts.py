@@ -32,4 +32,6 @@ def random_words(segments: Segments, vocabulary: int, generator: torch.Generator
 def unknown_words(segments: Segments, unknown: int, generator: torch.Generator) -> Segments:
     """The same texts, of which four words in five are unknown."""
     replaced = torch.rand(segments.words.shape, generator=generator) < 0.8
-    return replace(segments, words=segments.words.masked_fill(replaced, unknown))
+    return replace(
+        segments, words=segments.words.masked_fill(replaced.to(segments.words.device), unknown)
+    )
