@@ -141,6 +141,42 @@ def test_one_after_the_other_each_is_trained_as_if_alone(base, make_model, words
 
 
 @pytest.mark.parametrize("base", BASES)
+def test_a_snapshot_starts_where_the_one_before_it_ended(base, make_model, words):
+    method = make(base, start="previous", **BASES[base])
+    assert method.rounds_go_on
+    net = built(method, make_model)
+    optimiser = make_optimiser(method, net, torch.optim.Adam)
+    method.begin_round(net, 0)
+    train(method, net, optimiser, carried(words))
+    ended = copy.deepcopy(net.members[0])
+    method.begin_round(net, 1)
+    assert equal(net.members[1], ended)
+    train(method, net, optimiser, carried(words))
+    learnt = copy.deepcopy(net.members[1])
+    assert not equal(learnt, ended)
+    method.begin_round(net, 1)  # the next epoch of the same round
+    assert equal(net.members[1], learnt)
+    assert equal(net.members[0], ended)
+
+
+def test_epochs_of_rounds():
+    def rounds(epochs, **values):
+        return Ensemble.round_epochs(values, epochs)
+
+    assert rounds(10) == (10,) * 5
+    assert rounds(10, members=2) == (10, 10)
+    assert rounds(10, members=3, side_by_side=True) == (10,)
+    assert rounds(10, members=3, start="previous") == (10, 3, 3)
+    assert rounds(10, members=3, start="previous", later_epochs=0.5) == (10, 5, 5)
+    assert rounds(1, members=3, start="previous") == (1, 1, 1)
+
+
+def test_snapshots_cannot_be_trained_side_by_side():
+    with pytest.raises(ConfigError, match="--start is previous, but with --side-by-side"):
+        EnsembleOptions(start="previous", side_by_side=True)
+
+
+@pytest.mark.parametrize("base", BASES)
 def test_side_by_side_is_as_many_separate_runs(base, make_model, words):
     method = make(base, side_by_side=True, **BASES[base])
     assert method.rounds == 1
@@ -268,7 +304,7 @@ def test_steps_and_diagnostics_are_passed_to_the_base(make_model):
 def test_the_options_are_those_of_ensemble_and_base():
     kind = Ensemble.options_for({"base": "dropout"})
     assert {item.name for item in dataclasses.fields(kind)} == {
-        *("base", "members", "side_by_side", "dropout")
+        *("base", "members", "side_by_side", "start", "later_epochs", "dropout")
     }
     options = kind(base="dropout", dropout=0.3)
     assert options.base_options() == METHODS["dropout"].options_type(0.3)

@@ -1,5 +1,7 @@
 """Training in rounds, with a method that counts its calls."""
 
+from types import SimpleNamespace
+
 import pytest
 import torch
 from torch import nn
@@ -20,16 +22,22 @@ class Rounds(Method[None]):
     """Adds 1 to the number of the round's member at each step."""
 
     name, summary, options_type = "rounds", "", type(None)
-    rounds = 2
+    rounds_go_on = False
+    later = EPOCHS
 
     def __init__(self):
-        super().__init__(None, RandomStreams(0))
-        self.begun, self.steps, self.member = [], [], None
+        super().__init__(SimpleNamespace(), RandomStreams(0))
+        self.begun, self.steps, self.member, self.kl_shares = [], [], None, []
+
+    @classmethod
+    def round_epochs(cls, values, epochs):
+        return (epochs, cls.later)
 
     def build(self, module, hints):
         return module
 
     def loss(self, net, objective, shares):
+        self.kl_shares.append(shares.epoch)
         return MinibatchLoss(-net.numbers[self.member], None, {"nll": 1.0})
 
     def begin_round(self, net, number):
@@ -83,8 +91,15 @@ class Problem:
         return {"nll": self.nlls[self.epoch]}
 
 
-def make_trainer(folder, nlls, epochs=EPOCHS):
-    net, method = Net(), Rounds()
+class Continued(Rounds):
+    """Its second round is shorter, and goes on from the first."""
+
+    rounds_go_on = True
+    later = 2
+
+
+def make_trainer(folder, nlls, epochs=EPOCHS, kind=Rounds, kl_warmup=0.0):
+    net, method = Net(), kind()
     run = RunDirectory(folder)
     run.create()
     return Trainer(
@@ -92,7 +107,11 @@ def make_trainer(folder, nlls, epochs=EPOCHS):
         method,
         Problem(nlls),
         torch.optim.SGD(net.parameters(), lr=1.0),
-        LoopSettings("thing", "nll", epochs, Schedule(1.0, 2, 0.5), None, 60.0, log_every=1),
+        LoopSettings(
+            *("thing", "nll", epochs, Schedule(1.0, 2, 0.5), None, 60.0),
+            log_every=1,
+            kl_warmup=kl_warmup,
+        ),
         method.streams,
         run,
         "fingerprint",
@@ -131,6 +150,25 @@ def test_steps_and_rates_start_anew_in_each_round(tmp_path):
     assert rates == 2 * [1.0, 1.0, 1.0, 1.0, 0.5, 0.5]
     epochs = [r["epoch"] for r in trainer.run.metrics.read() if r["kind"] == "epoch"]
     assert epochs == [1, 2, 3, 4, 5, 6]
+
+
+def test_a_shorter_round_goes_through_the_whole_schedule(tmp_path):
+    trainer = make_trainer(tmp_path / "run", ERRORS, kind=Continued)
+    trainer.train()
+    assert trainer.method.steps[-4:] == [(1, 4), (2, 4), (3, 4), (4, 4)]
+    rates = [r["lr"] for r in trainer.run.metrics.read() if r["kind"] == "train"]
+    assert rates == [1.0, 1.0, 1.0, 1.0, 0.5, 0.5, 1.0, 1.0, 0.5, 0.5]
+    assert trainer.position.epoch == trainer.epochs == 5
+
+
+@pytest.mark.parametrize(("kind", "second"), [(Rounds, 1 / 64), (Continued, 1.0)])
+def test_the_kl_is_warmed_up_again_unless_a_round_goes_on(tmp_path, kind, second):
+    trainer = make_trainer(tmp_path / "run", ERRORS, kind=kind, kl_warmup=2.0)
+    trainer.train()
+    in_full = 1 / MINIBATCHES
+    shares = [share / in_full for share in trainer.method.kl_shares]
+    assert shares[:6] == pytest.approx([1 / 64, 8 / 64, 27 / 64, 1, 1, 1])
+    assert shares[6] == pytest.approx(second)
 
 
 @pytest.mark.parametrize("stop_at", [(2, 0), (3, 0), (4, 1)])

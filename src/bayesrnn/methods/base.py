@@ -170,10 +170,10 @@ class Method(ABC, Generic[Options, Net]):
         return [said for item in ordered if (said := item.words(values))]
 
     @classmethod
-    def rounds_for(cls, values: Mapping[str, Any]) -> int:
-        """Number of training rounds, given the options."""
+    def round_epochs(cls, values: Mapping[str, Any], epochs: int) -> tuple[int, ...]:
+        """The epochs of each training round, given the options and those of the first."""
         del values
-        return 1
+        return (epochs,)
 
     @abstractmethod
     def build(self, module: nn.Module, hints: Hints) -> nn.Module:
@@ -212,7 +212,12 @@ class Method(ABC, Generic[Options, Net]):
     @property
     def rounds(self) -> int:
         """Number of training rounds."""
-        return self.rounds_for(vars(self.options))
+        return len(self.round_epochs(vars(self.options), 1))
+
+    @property
+    def rounds_go_on(self) -> bool:
+        """Whether a round starts with what the one before it has learnt."""
+        return False
 
     def begin_round(self, net: Net, number: int) -> None:
         """Called before each epoch of a round; rounds are counted from 0."""

@@ -11,7 +11,7 @@ from bayesrnn.options import CheckedOptions, flag, option, options_of, to_toml
 from bayesrnn.runs.arguments import DEVICES
 from bayesrnn.runs.options import method_options, option_owners
 from bayesrnn.training.loop import PRECISIONS
-from bayesrnn.training.optimisation import WEIGHTINGS, default_lr
+from bayesrnn.training.optimisation import WEIGHTINGS, Schedule, default_lr
 
 
 @dataclass(frozen=True)
@@ -123,12 +123,14 @@ class Recipe:
         """The same course in another number of epochs: same share of constant rate, same end."""
         if epochs == self.epochs:
             return self
-        share = epochs / self.epochs
-        hold = max(1, round(self.hold_epochs * share))
-        end = self.decay ** (self.epochs - self.hold_epochs)
-        decay = end ** (1 / max(1, epochs - hold))
-        warmup = self.kl_warmup * share
-        return replace(self, epochs=epochs, hold_epochs=hold, decay=decay, kl_warmup=warmup)
+        schedule = Schedule(self.lr, self.hold_epochs, self.decay).stretched(self.epochs, epochs)
+        return replace(
+            self,
+            epochs=epochs,
+            hold_epochs=schedule.hold,
+            decay=schedule.decay,
+            kl_warmup=self.kl_warmup * (epochs / self.epochs),
+        )
 
     def settings(self) -> dict[str, Any]:
         """The values of all options but the method's."""

@@ -120,7 +120,7 @@ def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
         vocabulary=_vocabulary(path, task.problem_file, config),
         method=config["method"],
         network=task.network(config),
-        epochs_planned=config["epochs"] * _rounds(config["method"], options),
+        epochs_planned=_epochs(config["method"], options, config["epochs"]),
         points=_points(records, measure, run.metrics.path),
         results=_results(path / "results"),
         settings=", ".join(
@@ -229,9 +229,9 @@ def joined(value: str | Sequence[Any]) -> str:
     return value if isinstance(value, str) else " ".join(map(str, value))
 
 
-def _rounds(method: str, options: Mapping[str, Any]) -> int:
-    """The number of training rounds; 1 for a method that is not known here."""
-    return METHODS[method].rounds_for(options) if method in METHODS else 1
+def _epochs(method: str, options: Mapping[str, Any], epochs: int) -> int:
+    """The epochs of all training rounds; one round for a method that is not known here."""
+    return sum(METHODS[method].round_epochs(options, epochs)) if method in METHODS else epochs
 
 
 def _said(method: str, options: Mapping[str, Any]) -> list[str]:

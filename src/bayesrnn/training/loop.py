@@ -27,6 +27,7 @@ from bayesrnn.training.optimisation import (
 )
 from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import StopRequest, stop_request
+from bayesrnn.training.rounds import Round, round_of
 from bayesrnn.training.run_directory import RunDirectory
 
 #: In `bfloat16`, torch decides by operation what is computed with 16 bits: matrix products and
@@ -39,7 +40,7 @@ LINE_SECONDS = 60
 
 @dataclass(frozen=True)
 class LoopSettings:
-    """Settings of the loop; the epochs and the schedule are those of one round.
+    """Settings of the loop; the epochs and the schedule are those of the first round.
 
     unit: what is counted, in the singular: a word, an image.
     measure: the metric of `Problem.validate` that is shown beside the one that chooses.
@@ -116,6 +117,8 @@ class Trainer:
         self.run, self.store = run, CheckpointStore(run.path)
         self.fingerprint, self.observe = fingerprint, observe
         self.average = ParameterAverage(net, settings.average)
+        #: The epochs of each round.
+        self.rounds = method.round_epochs(vars(method.options), settings.epochs)
         self.position = Position()
         self.batches = problem.minibatches(0)
         self.items_per_batch = self.batches.sequences * self.batches.steps
@@ -138,12 +141,18 @@ class Trainer:
     @property
     def epochs(self) -> int:
         """The epochs of all rounds."""
-        return self.settings.epochs * self.method.rounds
+        return sum(self.rounds)
+
+    @property
+    def round(self) -> Round:
+        """The round of this epoch."""
+        return round_of(self.position.epoch, self.rounds)
 
     @property
     def lr(self) -> float:
         """The learning rate of this epoch; a parameter group may have a factor on it."""
-        return self.settings.schedule.at(self.position.epoch % self.settings.epochs)
+        schedule = self.settings.schedule.stretched(self.settings.epochs, self.round.epochs)
+        return schedule.at(self.position.epoch - self.round.start)
 
     def _begin_round(self) -> None:
         """Tell the method which round it is.
@@ -151,8 +160,8 @@ class Trainer:
         Between two rounds the network goes back to the best epoch of the one that is over.
         """
         position = self.position
-        number, epoch = divmod(position.epoch, self.settings.epochs)
-        if number and not epoch and not position.minibatch:
+        number, start, _ = self.round
+        if number and position.epoch == start and not position.minibatch:
             # Not by the pointer: it may be ahead of a state that was saved earlier.
             self.net.load_state_dict(self.store.load_model(str(position.best_step)).model)
             position.best, position.averaged = None, False
@@ -196,10 +205,11 @@ class Trainer:
         """One update of the weights: fetch, loss, backward, clip, step."""
         position, batches = self.position, self.batches
         objective = self.problem.objective(batches[position.minibatch], position.state)
-        steps = self.settings.epochs * len(batches)
+        before, steps = self.round.start * len(batches), self.round.epochs * len(batches)
+        warmed_since = 0 if self.method.rounds_go_on else before
         kl_scale = minibatch_kl_scale(
             self.settings.kl_weighting, position.minibatch, len(batches), batches.sequences
-        ).warmed_up(position.step % steps, self.settings.kl_warmup * len(batches))
+        ).warmed_up(position.step - warmed_since, self.settings.kl_warmup * len(batches))
         with self._precision():
             loss = self.method.loss(self.net, objective, kl_scale)
         norms = self._update(loss)
@@ -213,7 +223,7 @@ class Trainer:
         position.epoch_nll += shown
         position.minibatch += 1
         position.step += 1
-        self.method.after_step(self.net, (position.step - 1) % steps + 1, steps)
+        self.method.after_step(self.net, position.step - before, steps)
         self.average.update()
         return StepMetrics(shown, loss.terms, norms[loss.group], length)
 

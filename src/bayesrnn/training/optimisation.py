@@ -32,6 +32,14 @@ class Schedule:
         """The learning rate of an epoch, counted from 0."""
         return float(self.lr * self.decay ** max(0, epoch + 1 - self.hold))
 
+    def stretched(self, epochs: int, to: int) -> "Schedule":
+        """The course of `epochs` in another number: same share of constant rate, same end."""
+        if epochs == to:
+            return self
+        hold = max(1, round(self.hold * to / epochs))
+        end = self.decay ** (epochs - self.hold)
+        return Schedule(self.lr, hold, end ** (1 / max(1, to - hold)))
+
 
 def _optimiser_type(wanted: str) -> Callable[..., torch.optim.Optimizer]:
     known = {

@@ -15,8 +15,8 @@ def records(valid, norms=()):
     return [*({"kind": "train", "gradient_norm": norm} for norm in norms), *epochs]
 
 
-def course(valid, norms=(), clip=5.0):
-    return read_course(records(valid, norms), PERPLEXITY, planned=4, clip=clip)
+def course(valid, norms=(), clip=5.0, rounds=(4,)):
+    return read_course(records(valid, norms), PERPLEXITY, rounds, clip)
 
 
 def test_the_best_epoch_and_what_came_after_it():
@@ -40,5 +40,8 @@ def test_a_run_that_has_just_begun_has_no_course():
 
 
 def test_of_several_rounds_the_last_one_counts():
-    found = course([100.0, 80.0, 70.0, 60.0, 90.0, 40.0])
+    valid = [100.0, 80.0, 70.0, 60.0, 90.0, 40.0]
+    found = course(valid, rounds=(4, 4))
     assert (found.epochs, found.valid, found.best) == (2, (90.0, 40.0), 2)
+    found = course(valid, rounds=(3, 2, 2))
+    assert (found.epochs, found.planned, found.valid, found.best) == (1, 2, (40.0,), 1)

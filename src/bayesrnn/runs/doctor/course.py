@@ -5,13 +5,14 @@ from dataclasses import dataclass
 from typing import Any
 
 from bayesrnn.runs.task import Measure, finite_number
+from bayesrnn.training.rounds import round_of
 
 
 @dataclass(frozen=True)
 class Course:
     """The course of a training; where a method trains in rounds, of the last one that was begun.
 
-    planned: epochs of a round.
+    planned: epochs of that round.
     valid: the measure on the validation set after each finished epoch, as it is shown.
     best: the epoch of the round whose weights are kept as the best, counted from 1.
     clipped: the share of logged steps whose gradient was longer than the limit; None without one.
@@ -44,11 +45,14 @@ class Course:
 
 
 def read_course(
-    records: Sequence[Mapping[str, Any]], measure: Measure, planned: int, clip: float | None
+    records: Sequence[Mapping[str, Any]],
+    measure: Measure,
+    rounds: Sequence[int],
+    clip: float | None,
 ) -> Course:
-    """The course from the records of `metrics.jsonl`."""
+    """The course from the records of `metrics.jsonl`; `rounds` are the epochs of each round."""
     epochs = {r["epoch"]: r for r in records if r.get("kind") == "epoch"}
-    before = (max(epochs, default=1) - 1) // planned * planned  # in rounds that are over
+    _, before, planned = round_of(max(epochs, default=1) - 1, rounds)
     own = [record for number, record in sorted(epochs.items()) if number > before]
     values = [measure.read(record, "valid_") for record in own]
     best = [record["epoch"] - before for record in own if record.get("best") is True]

@@ -61,6 +61,7 @@ def examine(
     measure, clip = task.measure(run.files.__getitem__), run.config.clip or None
     calibration = run.calibrated()
     records, batches = RunDirectory(path).metrics.read(), problem.minibatches(0)
+    rounds = run.method.round_epochs(run.config.options, run.config.epochs)
     return Examination(
         path=path,
         method=run.config.method,
@@ -69,7 +70,7 @@ def examine(
         step=run.step,
         minibatches=len(batches),
         clip=clip,
-        course=read_course(records, measure, planned=run.config.epochs, clip=clip),
+        course=read_course(records, measure, rounds, clip),
         nats=Nats(
             train=train,
             base=None if held_out is None else held_out.base_nll(),

@@ -82,7 +82,7 @@ class RunState:
     def epochs(self) -> int:
         """How many epochs are planned, in all rounds of the method."""
         method = METHODS[self.config.method]
-        return self.config.epochs * method.rounds_for(self.config.options)
+        return sum(method.round_epochs(self.config.options, self.config.epochs))
 
     @property
     def epochs_done(self) -> int:
