@@ -18,6 +18,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bayesrnn.core.kernel import reference
+from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.norms import total_norm
 from bayesrnn.errors import ConfigError
 
@@ -58,8 +60,8 @@ class WidthSGD(torch.optim.Optimizer):
             for rho in group["params"]:
                 if rho.grad is not None:
                     rate = _rate(rho.grad, group["lr"], group["limit"])
-                    most = _LONGEST * group["limit"]
-                    rho.sub_((rho.grad * rate).clamp_(-most, most))
+                    loops = kernel_for((rho, rho.grad)) or reference
+                    loops.width_step(rho, rho.grad, rate, _LONGEST * group["limit"])
         return loss
 
 

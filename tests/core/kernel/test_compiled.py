@@ -165,6 +165,18 @@ def test_extreme_spreads_stay_finite(compiled):
     torch.testing.assert_close(weight, F.softplus(rho) + FLOOR, rtol=1e-6, atol=0)
 
 
+def test_a_step_of_widths(compiled):
+    """Bit for bit: runs with and without a compiler go the same way."""
+    for size in (1, 7, 100_001):
+        rho, g = torch.randn(size), torch.randn(size)
+        expected = rho - (g * 0.3).clamp(-0.2, 0.2)
+        for loops in (compiled, reference):
+            moved = rho.clone()
+            loops.width_step(moved, g, 0.3, 0.2)
+            assert torch.equal(moved, expected)
+            assert (moved - rho).abs().max() <= 0.2 + 1e-6
+
+
 def test_sum_of_squares(compiled):
     for size in (1, 511, 65_537, 1_000_003):
         x = torch.randn(size, generator=torch.Generator().manual_seed(size))

@@ -42,6 +42,8 @@ _SCHEMAS = {
     "langevin": "(SymInt work, SymInt size, Tensor(a!) theta, Tensor g, Tensor(b!)? squares, "
     "float rate, float pull, float noise, float alpha, float damping, SymInt seed, "
     "SymInt stream) -> ()",
+    "width_step": "(SymInt work, SymInt size, Tensor(a!) rho, Tensor g, float rate, float most) "
+    "-> ()",
     "average": "(SymInt work, SymInt rows, SymInt columns, Tensor logits, float share, "
     "Tensor(a!) mean, Tensor(b!) entropy) -> ()",
     "sparse_product": "(SymInt work, SymInt rows, SymInt width, SymInt batch, Tensor starts, "
@@ -172,6 +174,10 @@ class Loops(ABC):
         """See `core.kernel.reference.langevin`."""
         size = theta.numel()
         self._run("langevin", size, size, theta, g, squares, *step, seed, stream)
+
+    def width_step(self, rho: Tensor, g: Tensor, rate: float, most: float) -> None:
+        """See `core.kernel.reference.width_step`."""
+        self._run("width_step", rho.numel(), rho.numel(), rho, g, rate, most)
 
     def normal(self, out: Tensor, seed: int, stream: int) -> Number:
         """See `core.kernel.reference.normal`."""

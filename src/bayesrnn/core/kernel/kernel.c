@@ -432,6 +432,18 @@ void langevin(int64_t threads, int64_t size, float *restrict theta, const float 
     }
 }
 
+/* A step of widths in place: rho -= rate * g, each number by `most` at most. */
+void width_step(int64_t threads, int64_t size, float *restrict rho, const float *restrict g,
+                double rate_, double most_) {
+    float rate = (float)rate_, most = (float)most_;
+    #pragma omp parallel for simd schedule(static) num_threads(threads)
+    for (int64_t j = 0; j < size; j++) {
+        float step = rate * g[j];
+        step = step > most ? most : step;
+        rho[j] -= step < -most ? -most : step;
+    }
+}
+
 /* The softmax of each row of logits joins a running mean of probabilities, and its entropy a running
  * mean of entropies: each moves by `share` of its distance to the new value.
  *

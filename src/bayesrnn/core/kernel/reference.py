@@ -231,6 +231,11 @@ def langevin(
             theta[rows].add_(spread)
 
 
+def width_step(rho: Tensor, g: Tensor, rate: float, most: float) -> None:
+    """In place, rho -= rate * g, each number by `most` at most."""
+    rho.sub_((g * rate).clamp_(-most, most))
+
+
 def sum_of_squares(tensor: Tensor) -> float:
     """The sum of the squares of all numbers."""
     flat = tensor.flatten()
