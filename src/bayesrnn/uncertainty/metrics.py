@@ -106,6 +106,11 @@ def classification(
     for network in draws.networks():
         total = torch.logaddexp(total, class_log_probabilities(network, images, advance=advance))
     log_probs = total - math.log(networks_to_read(method, net, samples))
+    return score_log_probabilities(log_probs, labels)
+
+
+def score_log_probabilities(log_probs: Tensor, labels: Tensor) -> Classification:
+    """The metrics of probabilities whose logarithms are given, float64 [examples, classes]."""
     return _scores(log_probs.exp(), log_probs, labels)
 
 

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Sequence
 from typing import Any, Final
 
-import torch
 from torch import Tensor
 
 from bayesrnn.methods.base import Network
@@ -26,24 +25,16 @@ from bayesrnn.uncertainty.scaling import tempered_log_probs
 #: Validation images that are fitted to.
 FITTED_IMAGES: Final = 5000
 
-#: Images classified at once.
-_BATCH = 1000
-
 
 def image_score(run: TrainedRun[Any], data: Images, whole: bool) -> ValidationScore:
     """How probable the labels of validation images are."""
     images, labels = _of_validation(run, data, whole)
+    labels = labels.cpu()
 
     def score(network: Network, temperatures: Sequence[float]) -> Tensor:
-        return tempered_log_probs(image_logits(network, images), labels, temperatures).cpu()
+        return tempered_log_probs(class_log_probabilities(network, images), labels, temperatures)
 
     return ValidationScore("image", score)
-
-
-@torch.no_grad()
-def image_logits(network: Network, images: Tensor) -> Tensor:
-    """The logits of images, float64 [images, classes]."""
-    return torch.cat([network(part).double() for part in torch.split(images, _BATCH)])
 
 
 def image_verdict(run: TrainedRun[Any], data: Images) -> Verdict | None:

@@ -21,7 +21,7 @@ from bayesrnn.runs.load import load_run
 from bayesrnn.runs.task import Measure, Task, TrainedRun, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.mnist import ENTRY
-from bayesrnn.tasks.mnist.calibrate import image_logits, image_score, image_verdict
+from bayesrnn.tasks.mnist.calibrate import image_score, image_verdict
 from bayesrnn.tasks.mnist.config import PIXELS, RECIPES, MnistConfig
 from bayesrnn.tasks.mnist.data import (
     Images,
@@ -32,7 +32,7 @@ from bayesrnn.tasks.mnist.data import (
 from bayesrnn.tasks.mnist.evaluate import ImageEvaluation, ImageRow, evaluate_images, row_text
 from bayesrnn.tasks.mnist.model import MLP
 from bayesrnn.uncertainty.fitting import fitted_nll
-from bayesrnn.uncertainty.metrics import classification
+from bayesrnn.uncertainty.metrics import class_log_probabilities, score_log_probabilities
 from bayesrnn.uncertainty.scaling import tempered_log_probs
 
 _CLASSES = 10
@@ -194,11 +194,11 @@ class DigitProblem:
 
     def validate(self) -> dict[str, float]:
         """How well the mean weights classify the validation images."""
-        images, labels = self.valid.images, self.valid.labels
-        logits = image_logits(self.method.mean(self.net), images)
+        log_probs = class_log_probabilities(self.method.mean(self.net), self.valid.images)
+        labels = self.valid.labels.cpu()
         return {
-            **asdict(classification(self.method, self.net, images, labels)),
-            "fitted_nll": fitted_nll(lambda ts: tempered_log_probs(logits, labels, ts)),
+            **asdict(score_log_probabilities(log_probs, labels)),
+            "fitted_nll": fitted_nll(lambda ts: tempered_log_probs(log_probs, labels, ts)),
         }
 
 
