@@ -82,8 +82,19 @@ def test_the_noise_grows_with_the_share_of_unknown_words():
     torch.testing.assert_close((log_variance / 2).exp(), 2 * 0.3 * 5**shares)
     log_variance.sum().backward()
     assert model.unknown_noise.grad == pytest.approx(2 * 1.25)
+    with torch.no_grad():
+        model.unknown_noise.neg_()
+    mirrored = model(words, lengths)[:, 1]
+    torch.testing.assert_close(mirrored, log_variance, msg="unknown words never make it surer")
     model.unknown = None
     torch.testing.assert_close(model(words, lengths)[:, 0], mean)
+
+
+def test_the_noise_of_unknown_words_can_leave_its_start():
+    model = TextPredictor(VOCABULARY, HIDDEN, unknown=4)
+    assert model.unknown_noise == 0
+    model(torch.full((2, 1), 4), torch.tensor([2]))[:, 1].sum().backward()
+    assert model.unknown_noise.grad == 2
 
 
 @pytest.mark.parametrize("uniform", [None, 0.1])

@@ -17,10 +17,11 @@ class TextPredictor(WordNetwork):
     With `classes` the outputs are one logit per class. Without, they are two numbers, the mean of a
     normal distribution and the logarithm of its variance. The logarithm of its root is `log_noise`,
     one learnt number, which starts at 0, where the negative log-likelihood is half the squared
-    error, but for a constant. With the number of the word that stands for `unknown` ones, another
-    learnt number times their share of the text is added to it: else a text of unknown words is
-    predicted as surely as any other. The temperature divides logits, or multiplies the root of the
-    variance.
+    error, but for a constant. With the number of the word that stands for `unknown` ones, the size
+    of another learnt number times their share of the text is added to it: else a text of unknown
+    words is predicted as surely as any other. Its sign does not count, because whoever knows fewer
+    words cannot be surer: where there is little to learn from, chance alone made it negative. The
+    temperature divides logits, or multiplies the root of the variance.
     """
 
     def __init__(
@@ -52,7 +53,9 @@ class TextPredictor(WordNetwork):
             return self.tempered(output)
         log_noise: Tensor = self.log_noise
         if self.unknown is not None:
-            log_noise = log_noise + self.unknown_noise * self._unknown_share(words, lengths)
+            grows = self.unknown_noise
+            grows = torch.where(grows < 0, -grows, grows)  # abs has no gradient at 0, its start
+            log_noise = log_noise + grows * self._unknown_share(words, lengths)
         if self.temperature != 1:
             log_noise = log_noise + math.log(self.temperature)
         return torch.cat([output, (2 * log_noise).expand_as(output)], -1)
