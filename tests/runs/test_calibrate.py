@@ -19,7 +19,7 @@ from bayesrnn.runs.verdict import (
     classes_findings,
     constant_nll,
     draws_finding,
-    interval_finding,
+    numbers_findings,
     word_findings,
 )
 from bayesrnn.tasks.lm.task import TASK
@@ -144,12 +144,26 @@ def test_the_verdict_in_words(tmp_path):
         f"verdict (on validation data): draws beat the mean by {share:.1%}; 0.02 nats"
     )
     assert good.as_json()["metrics"]["auroc"] == pytest.approx(5 / 6)
-    bad = Verdict((draws_finding(made(draws_fitted=4.2)), interval_finding(0.67)))
+    errors = torch.ones(4), torch.tensor([2.0, 1.5, 2.0, 1.5])
+    bad = Verdict((draws_finding(made(draws_fitted=4.2)), *numbers_findings(0.67, *errors)))
     assert not bad.trusted
     assert "draws do not beat the mean: 0.100 nats worse; 90% intervals hold 67%" in bad.text(
         tmp_path
     )
     assert f"do not trust its uncertainty: bayesrnn doctor {tmp_path}" in bad.text(tmp_path)
+
+
+def test_numbers_no_better_than_their_mean_are_told_so():
+    intervals, error = numbers_findings(0.9, torch.ones(4), torch.tensor([-3.0, 1.0, 3.0, 1.0]))
+    assert intervals.good
+    assert error.good is False, "squares that differ by 8, 0, 8, 0: 4 on average, +- 2 each way"
+    assert error.words == "no better than no model: RMSE 1, and always the mean 2.236"
+    _, error = numbers_findings(0.9, torch.ones(4), torch.tensor([-3.0, 3.0, 3.0, 1.0]))
+    assert error.good, "6 on average, and twice 1.73"
+    assert error.words == "RMSE 1 against 2.646 for no model"
+    assert error.metrics == pytest.approx({"rmse": 1, "constant_rmse": math.sqrt(7)})
+    intervals, _ = numbers_findings(0.84, torch.ones(4), torch.ones(4))
+    assert not intervals.good
 
 
 def test_a_classifier_worse_than_no_model_is_told_so():

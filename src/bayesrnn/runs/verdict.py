@@ -143,12 +143,28 @@ def classes_findings(nll: float, ece: float, constant_nll: float, examples: int)
     ]
 
 
-def interval_finding(coverage: float) -> Finding:
-    """Of predicted numbers: how many truths the 90% intervals hold."""
+def numbers_findings(coverage: float, errors: Tensor, constant_errors: Tensor) -> list[Finding]:
+    """Of predicted numbers: how many truths the 90% intervals hold, and the error.
+
+    Wide intervals around one number for everything hold what they say, too.
+
+    errors, constant_errors: truth minus prediction, and minus the mean of the training data. The
+        former have to be smaller by more than two standard errors of the mean of what the squares
+        differ by.
+    """
     low, high = _COVERAGE
-    return Finding(
-        f"90% intervals hold {coverage:.0%}", {"coverage_90": coverage}, low <= coverage <= high
-    )
+    rmse, constant = (each.square().mean().sqrt().item() for each in (errors, constant_errors))
+    gains = constant_errors.square() - errors.square()
+    better = gains.mean().item() > 2 * gains.std(correction=0).item() / math.sqrt(len(gains))
+    compared = f"RMSE {rmse:.4g} against {constant:.4g} for no model"
+    if not better:
+        compared = f"no better than no model: RMSE {rmse:.4g}, and always the mean {constant:.4g}"
+    return [
+        Finding(
+            f"90% intervals hold {coverage:.0%}", {"coverage_90": coverage}, low <= coverage <= high
+        ),
+        Finding(compared, {"rmse": rmse, "constant_rmse": constant}, better),
+    ]
 
 
 def constant_nll(labels: Tensor, truths: Tensor, classes: int) -> float:

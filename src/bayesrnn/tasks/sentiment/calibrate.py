@@ -16,11 +16,10 @@ from bayesrnn.runs.verdict import (
     classes_findings,
     constant_nll,
     draws_finding,
-    interval_finding,
+    numbers_findings,
     unfamiliar_finding,
 )
 from bayesrnn.tasks.sentiment.data import Labels, Numbers, Reviews
-from bayesrnn.tasks.sentiment.evaluate import LabelMetrics, text_metrics
 from bayesrnn.tasks.sentiment.predictions import (
     predict_labels,
     predict_numbers,
@@ -30,7 +29,7 @@ from bayesrnn.tasks.sentiment.segments import Segments
 from bayesrnn.tasks.sentiment.shifts import unknown_words
 from bayesrnn.tasks.sentiment.trained import TrainedTextPredictor
 from bayesrnn.uncertainty.draws import Draws
-from bayesrnn.uncertainty.metrics import INTERVALS
+from bayesrnn.uncertainty.metrics import INTERVALS, regression_metrics, score_probabilities
 
 #: Validation texts that are fitted to.
 FITTED_TEXTS: Final = 2000
@@ -76,30 +75,24 @@ def review_verdict(run: TrainedTextPredictor, reviews: Reviews) -> Verdict | Non
     if calibration is None:
         return None
     segments = _of_validation(run, reviews)
-    generator = seeded(calibration.seed)
-    draws = Draws(run.method, run.net, calibration.best_samples, generator, calibration.scaling)
-    found = text_metrics(draws, segments, target, run.config.data)
     shifted = unknown_words(segments, run.vocabulary.index(UNK), seeded(calibration.seed))
-    if isinstance(found, LabelMetrics):
-        assert isinstance(target, Labels)
-        truths = segments.targets.cpu()
-        constant = constant_nll(reviews.train.targets, truths, len(target.names))
-        findings = classes_findings(found.nll, found.ece, constant, found.examples)
-    else:
-        findings = [interval_finding(found.coverage[INTERVALS.index(0.9)])]
-    unfamiliar = unfamiliar_finding(
-        _doubt(draws, segments, target),
-        _doubt(draws, shifted, target),
-        unfamiliar="text of mostly unknown words",
-    )
-    return Verdict((draws_finding(calibration), *findings, unfamiliar))
-
-
-def _doubt(draws: Draws, segments: Segments, target: Numbers | Labels) -> Tensor:
-    """The entropy of each text's label, or the variance of its number."""
+    truths, generator = segments.targets.cpu(), seeded(calibration.seed)
+    draws = Draws(run.method, run.net, calibration.best_samples, generator, calibration.scaling)
     if isinstance(target, Labels):
-        return predict_labels(draws, segments).total
-    return predict_numbers(draws, segments, target).texts.total
+        labels, shifted_labels = (predict_labels(draws, each) for each in (segments, shifted))
+        scores = score_probabilities(labels.texts, truths)
+        constant = constant_nll(reviews.train.targets, truths, len(target.names))
+        findings = classes_findings(scores.nll, scores.ece, constant, scores.examples)
+        doubts = labels.total, shifted_labels.total
+    else:
+        numbers, shifted_numbers = (
+            predict_numbers(draws, each, target).texts for each in (segments, shifted)
+        )
+        coverage = regression_metrics(numbers, truths).coverage[INTERVALS.index(0.9)]
+        findings = numbers_findings(coverage, truths - numbers.mean, truths - target.mean)
+        doubts = numbers.total, shifted_numbers.total
+    unfamiliar = unfamiliar_finding(*doubts, unfamiliar="text of mostly unknown words")
+    return Verdict((draws_finding(calibration), *findings, unfamiliar))
 
 
 def _of_validation(run: TrainedTextPredictor, reviews: Reviews, whole: bool = False) -> Segments:

@@ -53,9 +53,9 @@ class TextPredictor(WordNetwork):
             return self.tempered(output)
         log_noise: Tensor = self.log_noise
         if self.unknown is not None:
-            grows = self.unknown_noise
-            grows = torch.where(grows < 0, -grows, grows)  # abs has no gradient at 0, its start
-            log_noise = log_noise + grows * self._unknown_share(words, lengths)
+            number = self.unknown_noise
+            size = torch.where(number < 0, -number, number)  # abs has no gradient at 0, its start
+            log_noise = log_noise + size * self._unknown_share(words, lengths)
         if self.temperature != 1:
             log_noise = log_noise + math.log(self.temperature)
         return torch.cat([output, (2 * log_noise).expand_as(output)], -1)
