@@ -15,9 +15,9 @@ from bayesrnn.runs.calibration import (
     write_calibration,
 )
 from bayesrnn.runs.verdict import (
+    Finding,
     Verdict,
     classes_findings,
-    constant_nll,
     draws_finding,
     numbers_findings,
     word_findings,
@@ -137,15 +137,16 @@ def test_the_verdict_in_words(tmp_path):
         "0.02 nats a word over-confident",
         "noise is told from familiar: AUROC 0.83",
     ]
-    good = Verdict((draws_finding(made(), perplexity=True), *found))
+    good = Verdict((draws_finding(made(), perplexity=True), *found), 2000, "word")
     assert good.trusted
     share = 1 - math.exp(-0.1)
     assert good.text(tmp_path).startswith(
-        f"verdict (on validation data): draws beat the mean by {share:.1%}; 0.02 nats"
+        f"verdict (on 2,000 validation words): draws beat the mean by {share:.1%}; 0.02 nats"
     )
     assert good.as_json()["metrics"]["auroc"] == pytest.approx(5 / 6)
     errors = torch.ones(4), torch.tensor([2.0, 1.5, 2.0, 1.5])
-    bad = Verdict((draws_finding(made(draws_fitted=4.2)), *numbers_findings(0.67, *errors)))
+    findings = draws_finding(made(draws_fitted=4.2)), *numbers_findings(0.67, *errors)
+    bad = Verdict(findings, 2000, "text")
     assert not bad.trusted
     assert "draws do not beat the mean: 0.100 nats worse; 90% intervals hold 67%" in bad.text(
         tmp_path
@@ -166,14 +167,35 @@ def test_numbers_no_better_than_their_mean_are_told_so():
     assert not intervals.good
 
 
-def test_a_classifier_worse_than_no_model_is_told_so():
-    labels = torch.tensor([0, 0, 0, 1])
-    constant = constant_nll(labels, torch.tensor([0, 1]), classes=2)
-    assert constant == pytest.approx(-(math.log(4 / 6) + math.log(2 / 6)) / 2)
-    ece, nll = classes_findings(nll=1.2, ece=0.25, constant_nll=constant, examples=100)
+def test_a_classifier_no_better_than_no_model_is_told_so():
+    trained_on = torch.tensor([0, 0, 0, 1])  # with one more of each, frequencies of 2/3 and 1/3
+    truths = torch.tensor([0, 0, 1, 1])
+    ece, nll = classes_findings(torch.full((4, 2), 0.5).double(), truths, trained_on)
+    assert ece.good
+    assert ece.metrics["ece"] == pytest.approx(0)
+    assert not nll.good, "two gain what the other two lose"
+    constant = -(math.log(2 / 3) + math.log(1 / 3)) / 2
+    assert nll.metrics == pytest.approx({"nll": math.log(2), "constant_nll": constant})
+    assert nll.words == "no better than no model: 0.693 nats, and the class frequencies 0.752"
+    sure = torch.tensor([[0.9, 0.1], [0.9, 0.1], [0.1, 0.9], [0.1, 0.9]]).double()
+    _, nll = classes_findings(sure, truths, trained_on)
+    assert nll.good
+    assert nll.words == "0.105 nats against 0.752 for no model"
+    many = sure.repeat(100, 1)
+    ece, nll = classes_findings(many, 1 - truths.repeat(100), trained_on)
     assert not ece.good
     assert not nll.good
-    assert "worse than no model" in nll.words
-    ece, nll = classes_findings(nll=0.6, ece=0.09, constant_nll=constant, examples=400)
-    assert ece.good
-    assert nll.good
+
+
+@pytest.mark.parametrize(
+    ("predictions", "unit", "enough"),
+    [(99, "text", False), (100, "text", True), (999, "word", False), (1000, "word", True)],
+)
+def test_few_predictions_do_not_tell(tmp_path, predictions, unit, enough):
+    found = Verdict((Finding("all is well", {}),), predictions, unit)
+    assert found.trusted == enough
+    said = found.text(tmp_path)
+    assert said.startswith(f"verdict (on {predictions:,} validation {unit}s): all is well; ")
+    assert ("too few to tell whether its uncertainty can be trusted" in said) == (not enough)
+    bad = Verdict((Finding("something is wrong", {}, good=False),), predictions, unit)
+    assert "do not trust its uncertainty" in bad.text(tmp_path)

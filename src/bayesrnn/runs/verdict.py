@@ -6,12 +6,15 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
+import torch
 from torch import Tensor
 
 from bayesrnn.durable import write_durably
 from bayesrnn.random import seeded
+from bayesrnn.report.text import counted
 from bayesrnn.runs.calibration import WORTH, Calibration
 from bayesrnn.uncertainty.detection import detection
+from bayesrnn.uncertainty.metrics import score_probabilities
 
 VERDICT_FILE: Final = "verdict.json"
 
@@ -25,24 +28,41 @@ class Finding:
     good: bool = True
 
 
+#: Predictions that a verdict needs. Below, chance alone can make any finding good or bad. Words of
+#: a text depend on each other, and each says less.
+_ENOUGH = 100
+_ENOUGH_WORDS = 1000
+
+
 @dataclass(frozen=True)
 class Verdict:
-    """What was found of a calibrated run on validation data."""
+    """What was found of a calibrated run on validation data: `predictions`, each of a `unit`."""
 
     findings: tuple[Finding, ...]
+    predictions: int
+    unit: str
+
+    @property
+    def enough(self) -> bool:
+        """Whether there are enough predictions to tell."""
+        return self.predictions >= (_ENOUGH_WORDS if self.unit == "word" else _ENOUGH)
 
     @property
     def trusted(self) -> bool:
-        """Whether everything is good enough."""
-        return all(finding.good for finding in self.findings)
+        """Whether everything is good enough, and more than chance."""
+        return self.enough and all(finding.good for finding in self.findings)
 
     def text(self, path: Path) -> str:
         """The verdict in one line, and what to do next if it is bad."""
         said = "; ".join(finding.words for finding in self.findings)
-        end = "trust its uncertainty on data like these"
-        if not self.trusted:
+        if self.trusted:
+            end = "trust its uncertainty on data like these"
+        elif all(finding.good for finding in self.findings):
+            end = "too few to tell whether its uncertainty can be trusted"
+        else:
             end = f"do not trust its uncertainty: bayesrnn doctor {path}"
-        return f"verdict (on validation data): {said}; {end}"
+        about = counted(self.predictions, f"validation {self.unit}")
+        return f"verdict (on {about}): {said}; {end}"
 
     def as_json(self) -> dict[str, Any]:
         """The values for a JSON file."""
@@ -124,22 +144,33 @@ _LARGEST_ERROR = 0.05
 _COVERAGE = (0.85, 0.95)
 
 
-def classes_findings(nll: float, ece: float, constant_nll: float, examples: int) -> list[Finding]:
+def classes_findings(probabilities: Tensor, truths: Tensor, trained_on: Tensor) -> list[Finding]:
     """Of predicted classes: the calibration error, and the NLL against always the same answer.
 
-    constant_nll: of the frequencies of the classes as the answer to everything.
-    examples: how many were classified. Chance alone makes a calibration error of about one over
-        the root of it, even where every probability is right.
+    That answer is the frequencies of the classes that the network was `trained_on`, each counted
+    once more, so that none is impossible.
+
+    probabilities: float64 [examples, classes].
     """
-    compared = f"{nll:.3f} nats against {constant_nll:.3f} for no model"
-    better, largest = nll < constant_nll, _LARGEST_ERROR + 1 / math.sqrt(examples)
+    found, examples = score_probabilities(probabilities, truths), torch.arange(len(truths))
+    counts = trained_on.bincount(minlength=probabilities.shape[1]).double() + 1
+    frequencies = (counts / counts.sum())[truths]
+    gains = probabilities[examples, truths].log() - frequencies.log()
+    nll, constant, better = found.nll, -frequencies.log().mean().item(), _is_positive(gains)
+    compared = f"{nll:.3f} nats against {constant:.3f} for no model"
     if not better:
         compared = (
-            f"worse than no model: {nll:.3f} nats, and the class frequencies {constant_nll:.3f}"
+            f"no better than no model: {nll:.3f} nats, and the class frequencies {constant:.3f}"
         )
+    # Chance alone makes an error of about this, even where every probability is right.
+    chance = 1 / math.sqrt(len(truths))
     return [
-        Finding(f"calibration error {ece:.1%}", {"ece": ece}, ece <= largest),
-        Finding(compared, {"nll": nll, "constant_nll": constant_nll}, better),
+        Finding(
+            f"calibration error {found.ece:.1%}",
+            {"ece": found.ece},
+            found.ece <= _LARGEST_ERROR + chance,
+        ),
+        Finding(compared, {"nll": nll, "constant_nll": constant}, better),
     ]
 
 
@@ -148,14 +179,11 @@ def numbers_findings(coverage: float, errors: Tensor, constant_errors: Tensor) -
 
     Wide intervals around one number for everything hold what they say, too.
 
-    errors, constant_errors: truth minus prediction, and minus the mean of the training data. The
-        former have to be smaller by more than two standard errors of the mean of what the squares
-        differ by.
+    errors, constant_errors: truth minus prediction, and minus the mean of the training data.
     """
     low, high = _COVERAGE
     rmse, constant = (each.square().mean().sqrt().item() for each in (errors, constant_errors))
-    gains = constant_errors.square() - errors.square()
-    better = gains.mean().item() > 2 * gains.std(correction=0).item() / math.sqrt(len(gains))
+    better = _is_positive(constant_errors.square() - errors.square())
     compared = f"RMSE {rmse:.4g} against {constant:.4g} for no model"
     if not better:
         compared = f"no better than no model: RMSE {rmse:.4g}, and always the mean {constant:.4g}"
@@ -167,10 +195,6 @@ def numbers_findings(coverage: float, errors: Tensor, constant_errors: Tensor) -
     ]
 
 
-def constant_nll(labels: Tensor, truths: Tensor, classes: int) -> float:
-    """The NLL of `truths` if the class frequencies of `labels` are the answer to everything.
-
-    Each class counts once more than it was seen, so that none is impossible.
-    """
-    counts = labels.bincount(minlength=classes).double() + 1
-    return -(counts / counts.sum()).log()[truths].mean().item()
+def _is_positive(gains: Tensor) -> bool:
+    """Whether the mean of what single examples gain is above 0 by more than two standard errors."""
+    return gains.mean().item() > 2 * gains.std(correction=0).item() / math.sqrt(len(gains))

@@ -71,5 +71,7 @@ def caption_verdict(run: TrainedCaptioner, data: Captions) -> Verdict | None:
                 shifted=torch.stack([metrics.entropy.mean() for metrics in backwards]),
                 unfamiliar="a caption read backwards",
             ),
-        )
+        ),
+        predictions=len(words),
+        unit="word",
     )

@@ -75,7 +75,9 @@ def text_verdict(run: TrainedLanguageModel, corpus: Corpus) -> Verdict | None:
                 shifted=_windows(backwards.entropy),
                 unfamiliar="text read backwards",
             ),
-        )
+        ),
+        predictions=len(regular.nll),
+        unit="word",
     )
 
 

@@ -11,7 +11,6 @@ from bayesrnn.runs.task import TrainedRun, ValidationScore
 from bayesrnn.runs.verdict import (
     Verdict,
     classes_findings,
-    constant_nll,
     draws_finding,
     unfamiliar_finding,
 )
@@ -19,7 +18,7 @@ from bayesrnn.tasks.mnist.data import Images, ImageSet
 from bayesrnn.tasks.mnist.shifts import rotated
 from bayesrnn.uncertainty.average import AverageProbabilities
 from bayesrnn.uncertainty.draws import Draws
-from bayesrnn.uncertainty.metrics import class_log_probabilities, score_probabilities
+from bayesrnn.uncertainty.metrics import class_log_probabilities
 from bayesrnn.uncertainty.scaling import tempered_log_probs
 
 #: Validation images that are fitted to.
@@ -47,15 +46,14 @@ def image_verdict(run: TrainedRun[Any], data: Images) -> Verdict | None:
     draws = Draws(run.method, run.net, calibration.best_samples, generator, calibration.scaling)
     regular = averaged_probabilities(draws, images)
     turned = averaged_probabilities(draws, rotated(images))
-    found = score_probabilities(regular.mean, labels)
-    classes = int(data.train.labels.max()) + 1
-    constant = constant_nll(data.train.labels, labels.cpu(), classes)
     return Verdict(
         (
             draws_finding(calibration),
-            *classes_findings(found.nll, found.ece, constant, found.examples),
+            *classes_findings(regular.mean.cpu().double(), labels.cpu(), data.train.labels.cpu()),
             unfamiliar_finding(regular.total(), turned.total(), "an image turned by a quarter"),
-        )
+        ),
+        predictions=len(labels),
+        unit="image",
     )
 
 

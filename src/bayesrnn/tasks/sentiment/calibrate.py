@@ -14,7 +14,6 @@ from bayesrnn.runs.task import ValidationScore
 from bayesrnn.runs.verdict import (
     Verdict,
     classes_findings,
-    constant_nll,
     draws_finding,
     numbers_findings,
     unfamiliar_finding,
@@ -29,7 +28,7 @@ from bayesrnn.tasks.sentiment.segments import Segments
 from bayesrnn.tasks.sentiment.shifts import unknown_words
 from bayesrnn.tasks.sentiment.trained import TrainedTextPredictor
 from bayesrnn.uncertainty.draws import Draws
-from bayesrnn.uncertainty.metrics import INTERVALS, regression_metrics, score_probabilities
+from bayesrnn.uncertainty.metrics import INTERVALS, regression_metrics
 
 #: Validation texts that are fitted to.
 FITTED_TEXTS: Final = 2000
@@ -80,9 +79,7 @@ def review_verdict(run: TrainedTextPredictor, reviews: Reviews) -> Verdict | Non
     draws = Draws(run.method, run.net, calibration.best_samples, generator, calibration.scaling)
     if isinstance(target, Labels):
         labels, shifted_labels = (predict_labels(draws, each) for each in (segments, shifted))
-        scores = score_probabilities(labels.texts, truths)
-        constant = constant_nll(reviews.train.targets, truths, len(target.names))
-        findings = classes_findings(scores.nll, scores.ece, constant, scores.examples)
+        findings = classes_findings(labels.texts, truths, reviews.train.targets)
         doubts = labels.total, shifted_labels.total
     else:
         numbers, shifted_numbers = (
@@ -92,7 +89,7 @@ def review_verdict(run: TrainedTextPredictor, reviews: Reviews) -> Verdict | Non
         findings = numbers_findings(coverage, truths - numbers.mean, truths - target.mean)
         doubts = numbers.total, shifted_numbers.total
     unfamiliar = unfamiliar_finding(*doubts, unfamiliar="text of mostly unknown words")
-    return Verdict((draws_finding(calibration), *findings, unfamiliar))
+    return Verdict((draws_finding(calibration), *findings, unfamiliar), len(truths), "text")
 
 
 def _of_validation(run: TrainedTextPredictor, reviews: Reviews, whole: bool = False) -> Segments:
