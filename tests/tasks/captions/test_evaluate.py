@@ -6,12 +6,13 @@ import shutil
 
 import pytest
 import torch
+from scipy.stats import spearmanr
 
 from bayesrnn.methods.base import Outcome
 from bayesrnn.random import seeded
 from bayesrnn.tasks.captions.baseline import consensus_captions
 from bayesrnn.tasks.captions.batches import EncodedCaptions
-from bayesrnn.tasks.captions.compare import paired_bootstrap
+from bayesrnn.tasks.captions.compare import COMPARED, paired_bootstrap
 from bayesrnn.tasks.captions.data import caption_words
 from bayesrnn.tasks.captions.likelihood import caption_likelihood
 from bayesrnn.tasks.captions.scores import score_captions
@@ -87,7 +88,7 @@ def test_captions_are_those_of_a_search_with_the_draws(trained_captioner, progra
         assert [entry[way] for entry in result["captions"]] == texts[way]
     assert texts["greedy"] != texts["beam"]
     encoded = EncodedCaptions.encode(test, words)
-    assert result["nll"] == pytest.approx(caption_likelihood(draws, encoded).nll, rel=1e-6)
+    assert result["nll"] == pytest.approx(caption_likelihood(draws, encoded).of_all().nll, rel=1e-6)
 
 
 def literal_bound(run):
@@ -188,29 +189,66 @@ def test_comparison(trained_captioner, program, tmp_path):
     code, out, errors = program("compare", good, bad, "--out", page)
     assert code == 0, errors
     lines = out.splitlines()
-    start = next(n for n, line in enumerate(lines) if line.startswith("captions "))
-    rows = [re.split(r"\s{2,}", line) for line in lines[start + 2 : start + 6]]
-    assert [row[0] for row in rows] == ["good", "good", "plain", "consensus"]
-    # A narrow terminal shortens the rest of a label.
-    ways = ("mean", "1 net", "mean", "48 ne")
-    assert all(row[1].startswith(way) for row, way in zip(rows, ways, strict=True))
+    start = next(n for n, line in enumerate(lines) if line.startswith("score "))
+    cells = [re.split(r"\s{2,}", line) for line in lines[start + 2 : start + 16]]
+    rows = {}
+    for score, *row in cells:
+        rows.setdefault(score, []).append(row)
+    trained = ["good", "good", "plain"]
+    runs = {score: [row[0] for row in found] for score, found in rows.items()}
+    assert runs == {
+        "perplexity": trained,
+        "BLEU-4": [*trained, "consensus"],
+        "CIDEr": [*trained, "consensus"],
+        "Spearman": trained,
+    }
+    labels = ["mean, beam 3", "1 network, beam 3", "mean, beam 3", "48 neighbours"]
+    assert [row[1] for row in rows["CIDEr"]] == labels
     results = [kept(good, "test-mean"), kept(bad, "test-mean")]
-    for row, result in zip((rows[0], rows[2]), results, strict=True):
-        scores = result["scores"]["beam"]
-        assert [row[2], row[4]] == [f"{scores[name]:.1f}" for name in ("BLEU-4", "CIDEr")]
-    assert rows[0][3] == rows[0][5] == "-"
-    # A plain network has no draws that differ from its mean.
-    assert rows[1][3] == "+0.0 (0.0, 0.0)"
     captions = TASK.open_run(good).captions().test.captions
     first, second = (
         score_captions([caption_words(entry["beam"]) for entry in result["captions"]], captions)
         for result in results
     )
+    for place, result, scores in ((0, results[0], first), (2, results[1], second)):
+        values = {score: found[place][2] for score, found in rows.items()}
+        sure = [entry["confidence"] for entry in result["captions"]]
+        assert values == {
+            "perplexity": f"{result['perplexity']:.2f}",
+            **{name: f"{result['scores']['beam'][name]:.1f}" for name in ("BLEU-4", "CIDEr")},
+            "Spearman": f"{spearmanr(sure, scores.cider).statistic:.3f}",
+        }
+    assert all(found[0][3] == "-" for found in rows.values())
+    # A plain network has no draws that differ from its mean.
+    assert rows["BLEU-4"][1][3] == "+0.0 (0.0, 0.0)"
+    assert rows["perplexity"][1][3] == "+0.00 (0.00, 0.00)"
     expected = paired_bootstrap(second, first, seeded(1))["CIDEr"]
     value, low, high = (100 * number for number in (expected.value, expected.low, expected.high))
     assert high < 0
-    assert rows[2][5] == f"{value:+.1f} ({low:.1f}, {high:.1f}) real"
-    assert rows[2][5] in page.read_text()
+    assert rows["CIDEr"][2][3] == f"{value:+.1f} ({low:.1f}, {high:.1f}) real"
+    assert rows["CIDEr"][2][3] in page.read_text()
+    worse = results[1]["perplexity"] - results[0]["perplexity"]
+    assert rows["perplexity"][2][3].startswith(f"{worse:+.2f} (")
+    assert rows["perplexity"][2][3].endswith(" real")
+
+
+def test_results_of_earlier_versions_have_no_readings(trained_captioner, program, tmp_path):
+    run, other = (trained_captioner("plain", "--epochs", "1", name=name) for name in "ab")
+    for each in (run, other):
+        evaluated(program, tmp_path, each)
+    result = kept(other, "test-mean")
+    older = [
+        {key: entry[key] for key in ("image", "greedy", "beam")} for entry in result["captions"]
+    ]
+    (other / "results/test-mean.json").write_text(json.dumps({**result, "captions": older}))
+    code, out, errors = program("compare", run, other)
+    assert code == 0, errors
+    table = out[out.index("\nscore ") :].splitlines()
+    named = [re.split(r"\s{2,}", line)[:2] for line in table if "beam 3" in line]
+    assert named == [
+        *(["perplexity", "a"], ["BLEU-4", "a"], ["BLEU-4", "b"]),
+        *(["CIDEr", "a"], ["CIDEr", "b"], ["Spearman", "a"]),
+    ]
 
 
 def test_another_beam_is_kept_by_itself(trained_captioner, program, tmp_path):
@@ -261,7 +299,7 @@ def test_comparison_without_what_it_needs(trained_captioner, program, tmp_path, 
     code, out, errors = program("compare", tmp_path / "lm", run, other)
     assert code == 0, errors
     assert "the runs are on different data" in out
-    assert out.count("mean, beam 3") == 2
+    assert out.count("mean, beam 3") == 2 * len(COMPARED)
     result = kept(other, "test-mean")
     changed = {**result, "captions": result["captions"][1:]}
     (other / "results/test-mean.json").write_text(json.dumps(changed))

@@ -84,16 +84,27 @@ def test_what_fills_columns_up_gives_no_gradient(encoded):
 
 def test_of_all_captions(images, encoded):
     network = captioner(1)
-    found = caption_likelihood(Given(network), encoded)
+    found = caption_likelihood(Given(network), encoded).of_all()
     expected = -probabilities(network, images).log().mean().item()
     assert found.nll == pytest.approx(expected, rel=1e-12)
     assert found.tokens == TOKENS
     assert found.perplexity == pytest.approx(math.exp(expected))
 
 
+def test_of_each_image(images, encoded):
+    network = captioner(1)
+    found = caption_likelihood(Given(network), encoded)
+    # One image after the other, in the order in which their captions were encoded.
+    words = [sum(len(caption) + 1 for caption in own) for own in images.captions]
+    parts = torch.split(probabilities(network, images), words)
+    assert found.words.tolist() == words
+    expected = torch.stack([-part.log().sum() for part in parts])
+    torch.testing.assert_close(found.nll, expected, rtol=1e-12, atol=0)
+
+
 def test_draws_average_the_probabilities_of_words(images, encoded):
     networks = [captioner(seed) for seed in (1, 2, 3)]
-    found = caption_likelihood(Given(*networks), encoded)
+    found = caption_likelihood(Given(*networks), encoded).of_all()
     mean = torch.stack([probabilities(network, images) for network in networks]).mean(0)
     assert found.nll == pytest.approx(-mean.log().mean().item(), rel=1e-12)
     assert found.tokens == TOKENS
@@ -105,7 +116,7 @@ def test_the_draws_of_a_method(images, encoded):
     net = method.build(captioner(1), Hints())
     draws = Draws(method, net, 2, torch.Generator().manual_seed(0))
     counted = []
-    found = caption_likelihood(draws, encoded, counted.append)
+    found = caption_likelihood(draws, encoded, counted.append).of_all()
     assert sum(counted) == 2 * len(encoded)
     mean = torch.stack([probabilities(draws[number], images) for number in (0, 1)]).mean(0)
     assert found.nll == pytest.approx(-mean.log().mean().item(), rel=1e-12)

@@ -1,10 +1,12 @@
 import importlib
+import math
 
 import numpy as np
 import pytest
 import torch
+from scipy.stats import spearmanr
 
-from bayesrnn.tasks.captions.compare import paired_bootstrap
+from bayesrnn.tasks.captions.compare import ImageReadings, paired_bootstrap, paired_readings
 from bayesrnn.tasks.captions.scores import CaptionScores, bleu, score_captions
 
 module = importlib.import_module("bayesrnn.tasks.captions.compare")
@@ -85,3 +87,29 @@ def test_the_generator_decides_and_the_global_one_is_left_alone():
 def test_bleu_takes_counts_of_any_shape():
     counts = drawn_captions(6, 6)[0].bleu_counts
     assert torch.equal(bleu(counts.view(2, 3, 10)), bleu(counts).view(2, 3, 4))
+
+
+def test_readings_against_slow_resampling():
+    scores, generator = drawn_captions(20, 0), np.random.default_rng(1)
+    pair = [
+        (ImageReadings(*map(torch.tensor, (own * 30, own * 10 + 1, generator.random(20)))), each)
+        for own, each in zip(generator.random((2, 20)), scores, strict=True)
+    ]
+    found = paired_readings(*pair, seeded(1), resamples=50, level=0.8)
+    assert list(found) == ["perplexity", "Spearman"]
+
+    def metrics(readings, own, rows):
+        perplexity = math.exp(readings.nll[rows].sum() / readings.words[rows].sum())
+        return [perplexity, spearmanr(readings.confidence[rows], own.cider[rows]).statistic]
+
+    def difference(rows):
+        ours, theirs = (np.array(metrics(*one, rows)) for one in pair)
+        return ours - theirs
+
+    drawn = torch.randint(20, (50, 20), generator=seeded(1))
+    slow = np.array([difference(rows.numpy()) for rows in drawn])
+    low, high = np.percentile(slow, [10, 90], axis=0)
+    values = difference(np.arange(20))
+    for place, interval in enumerate(found.values()):
+        expected = values[place], low[place], high[place]
+        assert tuple(interval) == pytest.approx(expected, rel=1e-9)

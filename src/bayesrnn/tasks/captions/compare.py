@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,10 +17,14 @@ from bayesrnn.runs.summary import RunSummary
 from bayesrnn.tasks.captions.config import RECIPES, CaptionsConfig
 from bayesrnn.tasks.captions.data import CaptionedImages, load_flickr8k
 from bayesrnn.tasks.captions.scores import SCALE, CaptionScores, bleu, score_captions
+from bayesrnn.tasks.captions.selective import rank_correlation
 from bayesrnn.uncertainty.bootstrap import Interval, counts, intervals, resampled
+from bayesrnn.uncertainty.likelihood import perplexity
 
-#: The scores that captions are compared by.
-COMPARED = ("BLEU-4", "CIDEr")
+#: The scores that captions are compared by, and how each is shown. Perplexity is of the captions
+#: that people wrote; Spearman's correlation is that of a caption's confidence and its CIDEr.
+PERPLEXITY, BLEU_4, CIDER, SPEARMAN = "perplexity", "BLEU-4", "CIDEr", "Spearman"
+COMPARED = {PERPLEXITY: ".2f", BLEU_4: ".1f", CIDER: ".1f", SPEARMAN: ".3f"}
 
 _SPLIT: Final = "test"
 _RESAMPLES: Final = 1000
@@ -28,11 +32,24 @@ _SLICE: Final = 2**20  # numbers, about, that the resamples worked through at on
 _UNTRAINED: Final = "consensus"
 
 
+class ImageReadings(NamedTuple):
+    """What a run made of each image beside its caption, float64 [images].
+
+    nll, words: of all captions that people wrote of it, in nats, and how many words they have.
+    confidence: in the caption that it said.
+    """
+
+    nll: Tensor
+    words: Tensor
+    confidence: Tensor
+
+
 @dataclass(frozen=True)
 class CaptionLine:
     """The captions of one run by one kind of inference, or of the baseline.
 
-    scores: on the scale that is shown.
+    scores: on the scale that is shown; some lines do not have all of them.
+    readings: None for the baseline, which reads nothing, and results of earlier versions.
     differences: how far they are above those of the first line; none on that line itself, nor
         where they cannot be worked out.
     """
@@ -42,32 +59,30 @@ class CaptionLine:
     scores: Mapping[str, float]
     images: tuple[str, ...] = ()
     captions: tuple[tuple[str, ...], ...] = ()
+    readings: ImageReadings | None = None
     differences: Mapping[str, Interval] = field(default_factory=dict)
 
 
 def caption_table(lines: Sequence[CaptionLine], notes: Sequence[str]) -> Table:
-    """One line for each `CaptionLine`, differences beside the scores where there are any."""
+    """A row for each score of each line, with differences where there are any."""
     compared = any(line.differences for line in lines)
-    header = ["captions", "by"]
-    for name in COMPARED:
-        header += [name, "difference"] if compared else [name]
-    rows = []
-    for line in lines:
-        row = [line.run, line.label]
-        for name in COMPARED:
-            row.append(f"{line.scores[name]:.1f}")
-            if compared:
-                row.append(_difference(line.differences.get(name)))
-        rows.append(row)
-    return Table(header, rows, ("captions", "by"), notes)
+    rows = [
+        [name, line.run, line.label, f"{line.scores[name]:{form}}"]
+        + ([_difference(line.differences.get(name), form)] if compared else [])
+        for name, form in COMPARED.items()
+        for line in lines
+        if name in line.scores
+    ]
+    header = ["score", "captions", "by", "value", *(["difference"] if compared else [])]
+    return Table(header, rows, ("score", "captions", "by"), notes)
 
 
-def _difference(found: Interval | None) -> str:
+def _difference(found: Interval | None, form: str) -> str:
     """The difference with its interval, called real where that is all on one side of 0."""
     if found is None:
         return "-"
     real = " real" if found.low > 0 or found.high < 0 else ""
-    return f"{found.value:+.1f} ({found.low:.1f}, {found.high:.1f}){real}"
+    return f"{found.value:+{form}} ({found.low:{form}}, {found.high:{form}}){real}"
 
 
 def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:
@@ -79,8 +94,9 @@ def compare_captions(summaries: Sequence[RunSummary]) -> Table | None:
     if not said:
         return None
     notes = [
-        f"captions: of the {_SPLIT} images, as `bayesrnn evaluate` kept them; "
-        f"scores are times {SCALE}"
+        f"captions: of the {_SPLIT} images, as `bayesrnn evaluate` kept them; {BLEU_4} and {CIDER} "
+        f"are times {SCALE}; {PERPLEXITY} is of the captions that people wrote; {SPEARMAN}: rank "
+        f"correlation of a caption's confidence and its {CIDER}"
     ]
     if len(said) == 1:
         return caption_table(said, notes)
@@ -113,15 +129,52 @@ def _compared(said: Sequence[CaptionLine], images: CaptionedImages) -> list[Capt
             fits = own.images == images.names
             scores.append(score_captions(own.captions, images.captions) if fits else None)
             bar.update(1)
-    first, *rest = scores
-    lines = [said[0]]
-    for own, theirs in zip(said[1:], rest, strict=True):
-        found: dict[str, Interval] = {}
-        if first is not None and theirs is not None:
-            found = paired_bootstrap(theirs, first, seeded(1), _RESAMPLES)
-        scaled = {name: Interval(*(SCALE * n for n in of)) for name, of in found.items()}
-        lines.append(replace(own, differences=scaled))
+    lines = [
+        own
+        if found is None or own.readings is None
+        else replace(own, scores={**own.scores, SPEARMAN: _spearman(own.readings, found)})
+        for own, found in zip(said, scores, strict=True)
+    ]
+    first, first_scores = lines[0], scores[0]
+    for number, (line, found) in enumerate(zip(lines, scores, strict=True)):
+        if number and first_scores is not None and found is not None:
+            made = paired_bootstrap(found, first_scores, seeded(1), _RESAMPLES)
+            differences = {name: Interval(*(SCALE * n for n in of)) for name, of in made.items()}
+            if line.readings is not None and first.readings is not None:
+                pair = (line.readings, found), (first.readings, first_scores)
+                differences |= paired_readings(*pair, seeded(1), _RESAMPLES)
+            lines[number] = replace(line, differences=differences)
     return lines
+
+
+def _spearman(readings: ImageReadings, scores: CaptionScores) -> float:
+    return rank_correlation(readings.confidence, scores.cider)
+
+
+def paired_readings(
+    ours: tuple[ImageReadings, CaptionScores],
+    theirs: tuple[ImageReadings, CaptionScores],
+    generator: torch.Generator,
+    resamples: int = _RESAMPLES,
+    level: float = 0.95,
+) -> dict[str, Interval]:
+    """The differences `ours` - `theirs` of perplexity and Spearman's correlation.
+
+    Images are drawn anew with replacement, the same ones for both, as in `paired_bootstrap`.
+    """
+
+    def metrics(readings: ImageReadings, scores: CaptionScores, chosen: Tensor) -> Tensor:
+        nll = readings.nll[chosen].sum() / readings.words[chosen].sum()
+        correlation = rank_correlation(readings.confidence[chosen], scores.cider[chosen])
+        return torch.tensor([perplexity(nll.item()), correlation], dtype=torch.double)
+
+    def differences(places: Tensor) -> Tensor:
+        return torch.stack([metrics(*ours, chosen) - metrics(*theirs, chosen) for chosen in places])
+
+    images = len(ours[1])
+    values = differences(torch.arange(images)[None])[0]
+    drawn = resampled(differences, [images], generator, resamples, max(1, _SLICE // images))
+    return dict(zip((PERPLEXITY, SPEARMAN), intervals(values, drawn, level), strict=True))
 
 
 def paired_bootstrap(
@@ -173,13 +226,23 @@ def _kept(summaries: Sequence[RunSummary]) -> list[CaptionLine]:
 def _read(result: Mapping[str, Any], search: str, run: str, summary: RunSummary) -> CaptionLine:
     try:
         entries = result["captions"]
-        scores = {name: float(result["scores"][search][name]) for name in COMPARED}
+        scores = {name: float(result["scores"][search][name]) for name in (BLEU_4, CIDER)}
+        readings = None
+        if entries and "confidence" in entries[0]:
+            scores[PERPLEXITY] = float(result["perplexity"])
+            of_images = (
+                [float(entry[name]) for entry in entries] for name in ImageReadings._fields
+            )
+            readings = ImageReadings(
+                *(torch.tensor(each, dtype=torch.double) for each in of_images)
+            )
         return CaptionLine(
             run,
             _label(result, search),
             scores,
             tuple(str(entry["image"]) for entry in entries),
             tuple(tuple(entry[search].split()) for entry in entries),
+            readings,
         )
     except (KeyError, TypeError, AttributeError, ValueError):
         raise RunError(

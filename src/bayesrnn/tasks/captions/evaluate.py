@@ -25,6 +25,7 @@ from bayesrnn.tasks.captions.likelihood import caption_likelihood, caption_minib
 from bayesrnn.tasks.captions.scores import SCALE, scaled_scores, score_captions
 from bayesrnn.tasks.captions.search import CaptionSearch, SpokenCaption
 from bayesrnn.tasks.captions.trained import TrainedCaptioner
+from bayesrnn.tasks.captions.words import read_captions
 from bayesrnn.uncertainty.bound import likelihood_bound
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
 
@@ -63,7 +64,8 @@ class CaptionRow(Row):
     """The likelihood of people's captions, and the scores of those that a search found.
 
     scores: by search and name, times `SCALE`.
-    captions: what was said of each image.
+    captions: what was said of each image, the confidence in what the beam search said, and the
+        nll of people's captions of it with their number of words.
     made_from: of captions that need no training, a hash of all that they depend on.
     """
 
@@ -76,7 +78,7 @@ class CaptionRow(Row):
     standard_error: float | None = None
     beam: int | None = None
     scores: Mapping[str, Mapping[str, float]] | None = None
-    captions: list[dict[str, str]] | None = None
+    captions: list[dict[str, Any]] | None = None
     made_from: str | None = None
 
 
@@ -109,22 +111,36 @@ def evaluate_captions(
         networks = networks_to_read(run.method, run.net, inference.samples)
         with progress_bar(networks * len(encoded), " captions", "reading") as bar:
             found = caption_likelihood(draws, encoded, bar.update)
-        with progress_bar(len(searches) * len(images), " images", "captioning") as bar:
+        with progress_bar((len(searches) + 1) * len(images), " images", "captioning") as bar:
             said = {}
             for name, search in searches.items():
                 # Drawn anew: masks that change as a network reads start alike in each search.
                 drawn = list(draws.networks())
                 found_by = search.captions(drawn, encoded.features, bar.update)
                 said[name] = [captions[0] for captions in found_by]
+            # Read once more: a search whose masks change as it reads has chosen among masks, too.
+            read = read_captions(
+                list(draws.networks()),
+                encoded.features,
+                [caption.words for caption in said["beam"]],
+                run.vocabulary.index(EOS),
+                bar.update,
+            )
+        of_images = {
+            "nll": found.nll.tolist(),
+            "words": found.words.long().tolist(),
+            "confidence": [metrics.confidence for metrics in read],
+        }
+        likelihood = found.of_all()
         return CaptionRow(
             inference=prefix + inference.inference,
             label=inference.label,
             samples=inference.samples,
             scaling=inference.scaling,
-            perplexity=found.perplexity,
-            **asdict(found),
+            perplexity=likelihood.perplexity,
+            **asdict(likelihood),
             beam=beam,
-            **_scored(run, images, said),
+            **_scored(run, images, said, of_images),
         )
 
     def bounded(inference: Inference, method: Bounded) -> CaptionRow:
@@ -152,16 +168,23 @@ def caption_search(run: TrainedCaptioner, beam: int) -> CaptionSearch:
 
 
 def _scored(
-    run: TrainedCaptioner, images: CaptionedImages, said: dict[str, list[SpokenCaption]]
+    run: TrainedCaptioner,
+    images: CaptionedImages,
+    said: Mapping[str, list[SpokenCaption]],
+    of_images: Mapping[str, list[float]],
 ) -> dict[str, Any]:
-    """The scores of each search, and the captions of each image as texts."""
+    """The scores of each search, and for each image its captions as texts with `of_images`."""
     vocabulary = run.vocabulary
     words = {
         search: [vocabulary.decode(caption.words) for caption in captions]
         for search, captions in said.items()
     }
     captions = [
-        {"image": name, **{search: " ".join(own[number]) for search, own in words.items()}}
+        {
+            "image": name,
+            **{search: " ".join(own[number]) for search, own in words.items()},
+            **{metric: values[number] for metric, values in of_images.items()},
+        }
         for number, name in enumerate(images.names)
     ]
     scores = {

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Callable, Iterable
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -31,10 +31,26 @@ def caption_nll(network: Network, batch: CaptionBatch) -> Tensor:
     )
 
 
+class CaptionLikelihood(NamedTuple):
+    """The likelihood of people's captions, all those of an image together: float64 [images].
+
+    nll: the sum over words, in nats.
+    words: how many there are, `<eos>` counted.
+    """
+
+    nll: Tensor
+    words: Tensor
+
+    def of_all(self) -> Likelihood:
+        """Of a word of all images."""
+        words = int(self.words.sum())
+        return Likelihood(self.nll.sum().item() / words, words)
+
+
 def caption_likelihood(
     draws: Draws, captions: EncodedCaptions, advance: Callable[[int], object] | None = None
-) -> Likelihood:
-    """The likelihood of captions, `<eos>` counted, averaged over draws or of the mean network.
+) -> CaptionLikelihood:
+    """The likelihood of captions averaged over draws, or of the mean network.
 
     Averaging is of the probabilities of words. Each draw reads all captions.
     """
@@ -44,20 +60,24 @@ def caption_likelihood(
         total = torch.logaddexp(total, _log_probs(network, captions, advance))
         networks += 1
     log_probs = total - math.log(networks)
-    return Likelihood(-log_probs.mean().item(), len(log_probs))
+    order = torch.cat(list(captions.by_length(_BATCH)))
+    image_of_word = captions.images[order].repeat_interleave(captions.lengths[order]).cpu()
+    images = len(captions.features)
+    nll = torch.zeros(images, dtype=torch.double).index_add_(0, image_of_word, -log_probs)
+    return CaptionLikelihood(nll, image_of_word.bincount(minlength=images).double())
 
 
 @torch.no_grad()
 def _log_probs(
     network: Network, captions: EncodedCaptions, advance: Callable[[int], object] | None
 ) -> Tensor:
-    """The log-probability of every word, float64, in the order in which captions are read."""
+    """The log-probability of every word, float64, caption by caption in the order of reading."""
     found = []
     for chosen in captions.by_length(_BATCH):
         batch = captions.batch(chosen)
         logits, _ = network(batch.inputs, batch.features)
         nll = F.cross_entropy(logits.flatten(0, 1), batch.targets.flatten(), reduction="none")
-        found.append(-nll[batch.mask.flatten()].double().cpu())
+        found.append(-nll.view(batch.mask.shape).mT[batch.mask.mT].double().cpu())
         if advance is not None:
             advance(len(chosen))
     return torch.cat(found)

@@ -212,7 +212,7 @@ class CaptionProblem:
     def validate(self) -> dict[str, float]:
         """How well the mean weights predict the validation captions."""
         draws = Draws(self.method, self.net, 0, torch.Generator())
-        found = caption_likelihood(draws, self.valid)
+        found = caption_likelihood(draws, self.valid).of_all()
         return {"perplexity": found.perplexity, "nll": found.nll}
 
 
