@@ -292,9 +292,45 @@ def test_widths_are_trained_like_the_means_unless_they_have_a_rate():
     assert method.widths(net, 4) is None
 
 
-@pytest.mark.parametrize("rate", [0.0, 1.0])
-def test_the_known_norm_is_that_of_what_is_clipped(rate):
-    method = make_method(sigma_lr=rate)
+NATURAL = {"prior": "gaussian", "prior_sigma1": 0.5, "sigma_lr": 1.0, "prior_step": "natural"}
+
+
+@pytest.mark.parametrize("name", ["bbb", "sharpened"])
+def test_the_prior_pulls_by_a_step_of_its_own(name):
+    """Twice the rate of the widths, times the share of the KL, lambda and sigma^2."""
+    kind = METHODS[name]
+    method = kind(kind.options_type(**NATURAL, kl_weight=0.3), RandomStreams(0))
+    net = method.build(nn.Linear(3, 2), Hints())
+    x = torch.ones(1, 3)
+    loss = method.loss(net, lambda network: Outcome(0 * network(x).sum(), None), KL_SCALE)
+    loss.total.backward()
+    assert all((p.grad == 0).all() for p in net.module.parameters())
+    assert all((p.grad != 0).all() for p in net.rho.parameters())
+    before = {key: p.detach().clone() for key, p in net.module.named_parameters()}
+    loss.pull(20.0)
+    for key, parameter in net.module.named_parameters():
+        share = 2 * 20 * 0.3 * KL_SCALE.epoch * net.sigmas()[key].square() / 0.5**2
+        torch.testing.assert_close(parameter.detach(), before[key] / (1 + share))
+
+
+def test_without_it_the_gradient_pulls(make_model, objective):
+    method = make_method(prior="gaussian", sigma_lr=1.0)
+    net = method.build(make_model(), HINTS)
+    loss = method.loss(net, objective, KL_SCALE)
+    before = mean_of(net)
+    loss.pull(20.0)
+    assert torch.equal(mean_of(net), before)
+
+
+@pytest.mark.parametrize("wrong", [{"prior": "mixture"}, {"sigma_lr": 0.0}])
+def test_a_natural_step_needs_the_prior_and_the_rate_for_it(wrong):
+    with pytest.raises(ConfigError, match="--prior-step natural goes with --prior gaussian"):
+        PosteriorOptions(**{**NATURAL, **wrong})
+
+
+@pytest.mark.parametrize("options", [{"sigma_lr": 0.0}, {"sigma_lr": 1.0}, NATURAL])
+def test_the_known_norm_is_that_of_what_is_clipped(options):
+    method = make_method(**options)
     net = method.build(nn.Linear(3, 2), Hints(deterministic=("bias",)))
     loss = method.loss(
         net, lambda network: Outcome(network(torch.ones(1, 3)).sum(), None), KL_SCALE

@@ -159,6 +159,19 @@ def test_a_snapshot_starts_where_the_one_before_it_ended(base, make_model, words
     assert equal(net.members[0], ended)
 
 
+@pytest.mark.parametrize("side_by_side", [False, True])
+def test_the_prior_pulls_those_that_are_trained(side_by_side, make_model, words):
+    options = {"prior": "fitted", "sigma_lr": 1.0, "prior_step": "natural"}
+    method = make("bbb", side_by_side=side_by_side, **options)
+    net = built(method, make_model)
+    before = copy.deepcopy(net)
+    method.begin_round(net, 0)
+    loss = method.loss(net, carried(words)(None), KL_SCALE)
+    loss.pull(1.0)
+    moved = [not equal(*pair) for pair in zip(net.members, before.members, strict=True)]
+    assert moved == [number == 0 or side_by_side for number in range(len(moved))]
+
+
 def test_epochs_of_rounds():
     def rounds(epochs, **values):
         return Ensemble.round_epochs(values, epochs)

@@ -9,10 +9,11 @@ from torch import Tensor, nn
 
 from bayesrnn.core.functional import run_with
 from bayesrnn.core.init import Scale, absolute, relative
+from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.kernel.reference import inverse_softplus, softplus
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
-from bayesrnn.core.posterior import Factor, PriorTerm, draw, factors
+from bayesrnn.core.posterior import Factor, PriorTerm, can_pull, draw, factors
 from bayesrnn.core.priors import Prior, ScaleMixture
 from bayesrnn.core.sharpening import Sharpening, sharpen
 from bayesrnn.core.weights import Weights
@@ -174,13 +175,22 @@ class Bayesian(nn.Module):
         return normal_noise(self._drawn(self._parameters_of(self.loc)), seed)
 
     def sample(
-        self, generator: torch.Generator | None = None, *, noise: Noise | None = None
+        self,
+        generator: torch.Generator | None = None,
+        *,
+        noise: Noise | None = None,
+        pull: bool = True,
     ) -> Weights:
         """Draw all weights once, with randomness from `generator` or from given `noise`.
 
         `net.sample(noise=weights.noise.mirrored())` draws the mirror image of an earlier draw: it
         follows the posterior just as exactly, and no new noise is needed.
+
+        pull: whether the gradient of `kl` pulls the means towards the prior. Without it, only the
+            widths are charged, and `net.pull` has to be called after each step.
         """
+        if not pull:
+            self._require_pull()
         parameters = self._parameters_of(self.loc)
         locs = self._drawn(parameters)
         if noise is None:
@@ -188,7 +198,8 @@ class Bayesian(nn.Module):
         elif [eps.shape for eps in noise.tensors] != [loc.shape for loc in locs]:
             raise ConfigError("this noise belongs to another network: its shapes do not fit")
         rhos = self._drawn(self._parameters_of(self.rho))
-        tensors, kl, stats = draw(locs, rhos, tuple(self._terms.values()), noise, self.min_sigma)
+        terms = tuple(self._terms.values())
+        tensors, kl, stats = draw(locs, rhos, terms, noise, self.min_sigma, pull)
         drawn = {}
         for name, tensor, loc in zip(self._terms, tensors, parameters, strict=True):
             if name in self._padding:
@@ -196,6 +207,40 @@ class Bayesian(nn.Module):
                 tensor = torch.cat([tensor[:row], loc[row : row + 1], tensor[row:]])
             drawn[name] = tensor.reshape(loc.shape)
         return Weights(drawn, kl, noise, stats)
+
+    @torch.no_grad()
+    def pull(self, weights: Weights, rate: float) -> None:
+        """Move the means towards the prior, as its natural gradient at a draw says.
+
+            weights = net.sample(pull=False)
+            loss = nll(net(x, weights=weights), y) + c * weights.kl
+            loss.backward()
+            means.step()                        # of a loss without the prior's pull
+            net.pull(weights, 2 * c * lr)       # lr: that of `WidthSGD`
+            widths.step()
+
+        An optimiser that divides gradients by their size, as Adam does, follows the prior in whole
+        steps wherever the data say nothing yet, however little the KL counts. This takes the
+        prior's pull out of it, as AdamW does with weight decay.
+
+        A Gaussian's natural gradient by its mean is sigma^2 times the ordinary one, here lambda mu
+        with lambda the prior's precision, so that the share rate lambda sigma^2 of a mean goes: of
+        a weight that data say nothing of (sigma^2 = 1 / lambda) the most, of one that they know
+        well next to nothing. The step is an implicit one, mu / (1 + rate lambda sigma^2), which
+        never goes too far. It is for priors whose expectation depends on expected squares alone,
+        such as `Gaussian` and `FittedGaussian`.
+        """
+        self._require_own(weights)
+        self._require_pull()
+        rhos, locs = (self._drawn(self._parameters_of(tree)) for tree in (self.rho, self.loc))
+        loops = kernel_for([*locs, *rhos]) or reference
+        for name, loc, rho, factor in zip(
+            self._terms, locs, rhos, weights.prior_factors, strict=True
+        ):
+            loops.pull(loc, rho, self.min_sigma, rate, factor)
+            if name in self._padding:  # what was pulled is a copy
+                row, parameter = self._padding[name], self.loc.get_parameter(name)
+                parameter[:row], parameter[row + 1 :] = loc[:row], loc[row:]
 
     def factors(self, generator: torch.Generator | None = None) -> dict[str, Factor]:
         """The posterior of each tensor, its prior and its KL, without rows that are never drawn.
@@ -266,6 +311,14 @@ class Bayesian(nn.Module):
                 f"these weights belong to another network: they have {', '.join(weights)}; this "
                 f"one has {', '.join(self._terms)}"
             )
+
+    def _require_pull(self) -> None:
+        for name, (prior, _) in self._terms.items():
+            if not can_pull(prior):
+                raise ConfigError(
+                    f"the prior of {name}, {prior}, cannot pull the means by a step of its own; "
+                    "use Gaussian or FittedGaussian, or leave the pull to the gradient of the KL"
+                )
 
     def _parameters_of(self, tree: nn.Module) -> list[Tensor]:
         return [tree.get_parameter(name) for name in self._terms]

@@ -41,13 +41,16 @@ class PriorTerm(NamedTuple):
 
 
 class BackwardStats:
-    """Quantities computed for free during the backward pass.
+    """Quantities computed for free on the way.
 
+    factors: of each tensor, score / weight of its prior, from the draw; None in code that was
+        compiled by torch.compile.
     squares: the squared lengths of the gradients by all loc and by all rho; None before the
         backward pass, where autograd adds to those gradients (priors without a closed form), and in
         code that was compiled by torch.compile.
     """
 
+    factors: Sequence[Tensor] | None = None
     squares: Squares | None = None
 
 
@@ -87,14 +90,18 @@ def draw(
     terms: Sequence[PriorTerm],
     noise: Noise,
     floor: float,
+    pull: bool = True,
 ) -> tuple[tuple[Tensor, ...], Tensor, BackwardStats]:
     """Draw all weight tensors and their KL divergence from the prior.
 
     Priors that give no score are charged through autograd; the gradients are the same.
+
+    pull: whether the KL divergence has a gradient by the means; `Bayesian.pull` is for where it has
+        none.
     """
     stats = BackwardStats()
     *weights, kl = _Draw.apply(  # type: ignore[no-untyped-call]
-        terms, noise.sign, floor, stats, noise.squares, *locs, *rhos, *noise.tensors
+        terms, noise.sign, floor, stats, pull, noise.squares, *locs, *rhos, *noise.tensors
     )
     for weight, loc, rho, (prior, axis) in zip(weights, locs, rhos, terms, strict=True):
         method = density_from(type(prior))
@@ -104,6 +111,11 @@ def draw(
         elif method == "log_prob":
             kl = kl - prior.log_prob(weight, axis)
     return tuple(weights), kl, stats
+
+
+def can_pull(prior: Prior) -> bool:
+    """Whether a prior can pull by itself: its expectation depends on expected squares alone."""
+    return density_from(type(prior)) == "from_squares" and _is_exact(prior)
 
 
 class _Draw(torch.autograd.Function):
@@ -116,6 +128,7 @@ class _Draw(torch.autograd.Function):
         sign: int,
         floor: float,
         stats: BackwardStats,
+        pull: bool,
         noise_squares: Tensor,
         *tensors: Tensor,
     ) -> tuple[Tensor, ...]:
@@ -141,11 +154,12 @@ class _Draw(torch.autograd.Function):
             scores.append(score)
         ctx.save_for_backward(*tensors, *weights, *(score.factor for score in scores))
         ctx.bases = [score.base for score in scores]
-        ctx.sign, ctx.floor = sign, floor
+        ctx.sign, ctx.floor, ctx.pull = sign, floor, pull
         ctx.stats = None
         closed = all(_has_closed_form(prior) for prior, _ in terms)
         if closed and not torch.compiler.is_compiling():
             ctx.stats = stats
+            stats.factors = [score.factor for score in scores]
         return *weights, kl.to(loc.dtype) if isinstance(kl, Tensor) else loc.new_tensor(kl)
 
     @staticmethod
@@ -169,12 +183,14 @@ class _Draw(torch.autograd.Function):
                 {"loc": loc, "weight": weight, None: None}[base],
                 exact=base == "loc",
             )
+            if not ctx.pull:
+                by_loc, length = by_weight, length._replace(by_loc=loops.sum_of_squares(by_weight))
             by_locs.append(by_loc)
             by_rhos.append(by_rho)
             squares.append(length)
         if ctx.stats is not None:
             ctx.stats.squares = Squares(*map(sum, zip(*squares, strict=True)))
-        return *(None,) * 5, *by_locs, *by_rhos, *(None,) * len(noise)
+        return *(None,) * 6, *by_locs, *by_rhos, *(None,) * len(noise)
 
 
 class _Score(NamedTuple):

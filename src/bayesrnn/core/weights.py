@@ -1,6 +1,6 @@
 """Weights: one value for each named parameter of a network."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 
 from torch import Tensor
 
@@ -75,6 +75,14 @@ class Weights(Mapping[str, Tensor]):
                 "these weights are the posterior mean, not a draw: no noise is in them"
             )
         return self._noise
+
+    @property
+    def prior_factors(self) -> Sequence[Tensor]:
+        """Score / weight of each tensor's prior at the draw: minus its precision, by group."""
+        factors = None if self._stats is None else self._stats.factors
+        if factors is None:
+            raise ConfigError("these weights are no draw, or one that torch.compile compiled")
+        return factors
 
     @property
     def squared_gradients(self) -> Squares | None:

@@ -66,6 +66,8 @@ class MinibatchLoss(NamedTuple):
         `group` where the method knows it without another pass over all gradients, else None.
     group: the number of the parameter group whose gradient's norm is logged.
     prior_kl: the term of the total that belongs to the epoch, if there is one.
+    pull: called after the step with the rate of the widths, moves the means towards the prior where
+        the gradient of the total leaves that out.
     """
 
     total: Tensor
@@ -75,6 +77,7 @@ class MinibatchLoss(NamedTuple):
     seen_kl: float = 0.0
     group: int = 0
     prior_kl: Tensor | None = None
+    pull: Callable[[float], None] = lambda rate: None
 
 
 class Bound(NamedTuple):

@@ -31,4 +31,5 @@ class BayesByBackprop(Variational[PosteriorOptions]):
         kl = weights.kl * (self.options.kl_weight * kl_scale.epoch)
         terms = {"nll": nll.item(), "kl": kl.item()}
         known_norm = partial(self.gradient_norm, net, weights)
-        return MinibatchLoss(nll + kl, state, terms, known_norm, prior_kl=kl)
+        pull = self.pull(net, weights, kl_scale)
+        return MinibatchLoss(nll + kl, state, terms, known_norm, prior_kl=kl, pull=pull)

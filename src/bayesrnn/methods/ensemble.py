@@ -176,6 +176,11 @@ class Ensemble(Method[EnsembleOptions, Members]):
         summed = cast(Tensor, sum(loss.total for loss in losses))
         kls = [loss.prior_kl for loss in losses if loss.prior_kl is not None]
         states = [loss.state for loss in losses]
+
+        def pull(rate: float) -> None:
+            for loss in losses:
+                loss.pull(rate)
+
         return MinibatchLoss(
             summed - (summed - summed / count).detach(),
             None if states[0] is None else {_STATES: states},
@@ -183,6 +188,7 @@ class Ensemble(Method[EnsembleOptions, Members]):
             losses[0].gradient_norm,
             sum(loss.seen_kl for loss in losses) / count,
             prior_kl=torch.stack(kls).sum() if kls else None,
+            pull=pull,
         )
 
     def parameter_groups(self, net: Members) -> list[dict[str, Any]]:

@@ -76,8 +76,10 @@ class Sharpened(Variational[SharpenedOptions], Bounded[Bayesian]):
         minibatch_kl = seen_kl * self.options.sharpen_kl_weight
         terms = {"nll": nll.item(), "kl": kl.item(), "minibatch_kl": minibatch_kl.item()}
         known_norm = partial(self.gradient_norm, net, theta)
-        total = nll + kl + minibatch_kl
-        return MinibatchLoss(total, state, terms, known_norm, seen_kl.item(), prior_kl=kl)
+        total, pull = nll + kl + minibatch_kl, self.pull(net, theta, kl_scale)
+        return MinibatchLoss(
+            total, state, terms, known_norm, seen_kl.item(), prior_kl=kl, pull=pull
+        )
 
     def bound(self, net: Bayesian, objective: Objective, generator: torch.Generator) -> Bound:
         """NLL + KL of one sharpened draw around the posterior mean.

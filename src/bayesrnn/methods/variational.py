@@ -1,7 +1,7 @@
 """What the methods with a Gaussian posterior over the weights share."""
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
@@ -14,7 +14,8 @@ from bayesrnn.core.priors import FittedGaussian, Gaussian, Grouping, Prior, Scal
 from bayesrnn.core.sharpening import Sharpening
 from bayesrnn.core.weights import Weights
 from bayesrnn.core.widths import WidthSGD
-from bayesrnn.methods.base import Hints, Method, Network, not_weights
+from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import Hints, KLScale, Method, Network, not_weights
 from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import RandomStreams
 
@@ -63,6 +64,14 @@ class PosteriorOptions(CheckedOptions):
         zero="that of the means",
         shown="sigma lr {}",
     )
+    prior_step: Literal["gradient", "natural"] = option(
+        "gradient",
+        "how the prior pulls the means: gradient, as a part of the loss; natural, by a step of its "
+        "own after the optimiser's, which suits those that divide gradients by their size, as Adam "
+        "does (with --prior gaussian or fitted, and --sigma-lr)",
+        shown="{} prior step",
+        shown_default=False,
+    )
     kl_weight: float = option(
         1.0,
         "multiplies the KL divergence; below 1 the posterior is colder than Bayes' rule says",
@@ -78,6 +87,11 @@ class PosteriorOptions(CheckedOptions):
         super().__post_init__()
         if self.prior_per is None:
             object.__setattr__(self, "prior_per", _GROUPING.get(self.prior, "row"))
+        if self.prior_step == "natural" and (self.prior == "mixture" or not self.sigma_lr):
+            raise ConfigError(
+                f"--prior-step natural goes with --prior gaussian or fitted and a --sigma-lr above "
+                f"0, not with {self.prior} and {self.sigma_lr:g}"
+            )
 
     def make_prior(self) -> Prior:
         """The prior that the options describe."""
@@ -158,6 +172,16 @@ class Variational(WithPosterior[Options]):
         rate = self.options.sigma_lr * sequences
         return WidthSGD(net.rho.parameters(), lr=rate) if rate else None
 
+    def pull(self, net: Bayesian, weights: Weights, kl_scale: KLScale) -> Callable[[float], None]:
+        """The step of the means towards the prior where the gradient of the KL leaves it out.
+
+        The widths follow their gradient at some rate. For a Gaussian that is half of a natural
+        step, so that the natural step of the means is twice that rate times sigma^2.
+        """
+        charged = 2 * self.options.kl_weight * kl_scale.epoch
+        by_itself = self.options.prior_step == "natural"
+        return lambda rate: net.pull(weights, rate * charged) if by_itself else None
+
     def gradient_norm(self, net: Bayesian, weights: Weights) -> float | None:
         """The gradient's norm of the first group, most of it a by-product of the backward pass."""
         squares = weights.squared_gradients
@@ -193,12 +217,13 @@ class Variational(WithPosterior[Options]):
         +a left behind is read with +b, so that what -a reads depends on a hardly at all; in the
         order +a -a, the second draw would be biased by what the first one left.
         """
+        pull = self.options.prior_step == "gradient"
         if self._is_mirroring:
             due = self._unmirrored.pop(0)
             self._is_mirroring = bool(self._unmirrored)
             noise = due if isinstance(due, Noise) else net.noise(due)
-            return net.sample(noise=noise.mirrored())
-        weights = net.sample(self.streams["weights"])
+            return net.sample(noise=noise.mirrored(), pull=pull)
+        weights = net.sample(self.streams["weights"], pull=pull)
         if self.options.antithetic:
             self._unmirrored.append(weights.noise)
             self._is_mirroring = len(self._unmirrored) == 2

@@ -214,6 +214,7 @@ class Trainer:
             loss = self.method.loss(self.net, objective, kl_scale)
         norms = self._update(loss)
         if self.widths is not None:
+            loss.pull(self.widths.param_groups[0]["lr"])
             self.widths.step()
             self.widths.zero_grad()
         self.optimiser.zero_grad()

@@ -165,6 +165,19 @@ def test_extreme_spreads_stay_finite(compiled):
     torch.testing.assert_close(weight, F.softplus(rho) + FLOOR, rtol=1e-6, atol=0)
 
 
+@pytest.mark.parametrize("shape", [(1, 1), (1, 30), (70, 1), (70, 30)])
+def test_the_pull_of_a_prior(compiled, shape):
+    """In float64 from the formula, for each way that groups can lie."""
+    loc, rho = torch.randn(70, 30), torch.randn(70, 30) - 2
+    factor = -torch.rand(shape) * 20
+    sigma = F.softplus(rho.double()) + FLOOR
+    expected = loc.double() / (1 - 0.3 * factor.double() * sigma.square())
+    for loops in (compiled, reference):
+        moved = loc.clone()
+        loops.pull(moved, rho, FLOOR, 0.3, factor)
+        torch.testing.assert_close(moved.double(), expected, rtol=3e-6, atol=1e-7)
+
+
 def test_a_step_of_widths(compiled):
     """Bit for bit: runs with and without a compiler go the same way."""
     for size in (1, 7, 100_001):

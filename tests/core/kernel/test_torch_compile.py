@@ -149,6 +149,7 @@ def test_every_operator_says_what_it_does():
         ops.sum_of_squares: (12, 12, x),
         ops.sharpen: (12, 12, x, x, x, 1.0, 0.1, 5, 0, like()),
         ops.sharpen_gradient: (12, 12, x, x, x, 1.0, one, 0.01, like()),
+        ops.pull: (12, 4, 3, x.clone(), x, 0.1, 0.1, one, 0, 0),
         ops.width_step: (12, 12, x.clone(), x, 0.1, 0.05),
         ops.langevin: (12, 12, x.clone(), x, x.clone(), 0.1, 0.1, 0.1, 0.9, 0.1, 5, 0),
         ops.average: (12, 4, 3, x, 0.5, x.clone(), torch.zeros(4)),

@@ -42,6 +42,8 @@ _SCHEMAS = {
     "langevin": "(SymInt work, SymInt size, Tensor(a!) theta, Tensor g, Tensor(b!)? squares, "
     "float rate, float pull, float noise, float alpha, float damping, SymInt seed, "
     "SymInt stream) -> ()",
+    "pull": "(SymInt work, SymInt rows, SymInt columns, Tensor(a!) loc, Tensor rho, float floor, "
+    "float rate, Tensor factor, SymInt row_stride, SymInt column_stride) -> ()",
     "width_step": "(SymInt work, SymInt size, Tensor(a!) rho, Tensor g, float rate, float most) "
     "-> ()",
     "average": "(SymInt work, SymInt rows, SymInt columns, Tensor logits, float share, "
@@ -174,6 +176,15 @@ class Loops(ABC):
         """See `core.kernel.reference.langevin`."""
         size = theta.numel()
         self._run("langevin", size, size, theta, g, squares, *step, seed, stream)
+
+    def pull(self, loc: Tensor, rho: Tensor, floor: float, rate: float, factor: Tensor) -> None:
+        """See `core.kernel.reference.pull`."""
+        rows, columns = _matrix(rho)
+        strides = _strides(factor.shape, rho.shape)
+        if strides is None:
+            factor, strides = factor.expand_as(rho), (columns, 1)
+        work, factor = rho.numel(), factor.contiguous()
+        self._run("pull", work, rows, columns, loc, rho, floor, rate, factor, *strides)
 
     def width_step(self, rho: Tensor, g: Tensor, rate: float, most: float) -> None:
         """See `core.kernel.reference.width_step`."""

@@ -432,6 +432,30 @@ void langevin(int64_t threads, int64_t size, float *restrict theta, const float 
     }
 }
 
+static inline void pull_row(int64_t columns, float *restrict loc, const float *restrict rho,
+                            float floor_, float rate, const float *restrict factor, int per_column) {
+    #pragma omp simd
+    for (int64_t j = 0; j < columns; j++) {
+        float x = rho[j], sigma = softplus_(x, exp_(-fabsf(x))) + floor_;
+        loc[j] /= 1.0f - rate * factor[per_column ? j : 0] * (sigma * sigma);
+    }
+}
+
+/* A natural step of means in place: loc /= 1 - rate * factor * sigma^2, factor as in `gradient`. */
+void pull(int64_t threads, int64_t rows, int64_t columns, float *loc, const float *rho,
+          double floor_given, double rate_, const float *factor, int64_t row_stride,
+          int64_t column_stride) {
+    float floor_ = (float)floor_given, rate = (float)rate_;
+    int64_t step = rows_in_chunk(columns);
+    #pragma omp parallel for schedule(dynamic, step) num_threads(threads)
+    for (int64_t row = 0; row < rows; row++) {
+        int64_t i = row * columns;
+        const float *f = factor + row * row_stride;
+        if (column_stride) pull_row(columns, loc + i, rho + i, floor_, rate, f, 1);
+        else pull_row(columns, loc + i, rho + i, floor_, rate, f, 0);
+    }
+}
+
 /* A step of widths in place: rho -= rate * g, each number by `most` at most. */
 void width_step(int64_t threads, int64_t size, float *restrict rho, const float *restrict g,
                 double rate_, double most_) {

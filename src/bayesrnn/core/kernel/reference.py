@@ -231,6 +231,14 @@ def langevin(
             theta[rows].add_(spread)
 
 
+def pull(loc: Tensor, rho: Tensor, floor: float, rate: float, factor: Tensor) -> None:
+    """In place, loc /= 1 - rate * factor * sigma^2; the factor is that of `gradient`."""
+    for rows in row_blocks(rho):
+        part = factor if factor.shape[0] == 1 else factor[rows]
+        variance = (softplus(rho[rows]) + floor).square_()
+        loc[rows].div_(1 - variance * (part * rate))
+
+
 def width_step(rho: Tensor, g: Tensor, rate: float, most: float) -> None:
     """In place, rho -= rate * g, each number by `most` at most."""
     rho.sub_((g * rate).clamp_(-most, most))
