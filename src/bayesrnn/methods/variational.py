@@ -89,8 +89,9 @@ class PosteriorOptions(CheckedOptions):
             object.__setattr__(self, "prior_per", _GROUPING.get(self.prior, "row"))
         if self.prior_step == "natural" and (self.prior == "mixture" or not self.sigma_lr):
             raise ConfigError(
-                f"--prior-step natural goes with --prior gaussian or fitted and a --sigma-lr above "
-                f"0, not with {self.prior} and {self.sigma_lr:g}"
+                "--prior-step natural goes with --prior gaussian or fitted and a --sigma-lr above "
+                f"0, not with {self.prior} and {self.sigma_lr:g}; with these, give --prior-step "
+                "gradient"
             )
 
     def make_prior(self) -> Prior:

@@ -17,7 +17,7 @@ _BBB = replace(
     hold_epochs=20,
     decay=0.85,
     average=0.999,
-    options={"prior": "fitted", "sigma_lr": 1.0, "kl_weight": 0.03},
+    options={"prior": "fitted", "sigma_lr": 1.0, "prior_step": "natural", "kl_weight": 0.06},
 )
 #: Methods with an optimiser of their own have learning rates of their own.
 RECIPES = Recipes(
