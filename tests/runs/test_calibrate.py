@@ -132,16 +132,17 @@ def test_a_run_that_is_trained_and_calibrated_says_its_verdict_again(
 
 def test_the_verdict_in_words(tmp_path):
     words = torch.tensor([1.0, 2.0, 3.0]), torch.tensor([2.5, 4.0])
-    found = word_findings(4.0, 3.98, *words, unfamiliar="noise")
+    nll = [torch.tensor([4.0, 4.0]), torch.tensor([5.0])]
+    found = word_findings(nll, [own - 0.02 for own in nll], *words, unfamiliar="noise")
     assert [one.words for one in found] == [
-        "0.02 nats a word over-confident",
+        "0.02 +- 0.00 nats a word over-confident",
         "noise is told from familiar: AUROC 0.83",
     ]
     good = Verdict((draws_finding(made(), perplexity=True), *found), 2000, "word")
     assert good.trusted
     share = 1 - math.exp(-0.1)
     assert good.text(tmp_path).startswith(
-        f"verdict (on 2,000 validation words): draws beat the mean by {share:.1%}; 0.02 nats"
+        f"verdict (on 2,000 validation words): draws beat the mean by {share:.1%}; 0.02 +-"
     )
     assert good.as_json()["metrics"]["auroc"] == pytest.approx(5 / 6)
     errors = torch.ones(4), torch.tensor([2.0, 1.5, 2.0, 1.5])
@@ -152,6 +153,21 @@ def test_the_verdict_in_words(tmp_path):
         tmp_path
     )
     assert f"do not trust its uncertainty: bayesrnn doctor {tmp_path}" in bad.text(tmp_path)
+
+
+def test_surprise_that_differs_from_piece_to_piece_may_be_chance():
+    """The error of the mean against that of means of whole pieces, by hand."""
+    windows = torch.tensor([1.0, 2.0]), torch.tensor([3.0, 4.0])
+    entropy = [torch.zeros(3)] * 4
+    surprise = torch.tensor([0.5, -0.1, 0.3, -0.1])
+    nll = [torch.tensor([value - 1, value, value + 1]) for value in surprise.tolist()]
+    found, _ = word_findings(nll, entropy, *windows, unfamiliar="noise")
+    assert found.metrics["overconfidence"] == pytest.approx(0.15)
+    assert found.metrics["overconfidence_error"] == pytest.approx(surprise.std().item() / 2)
+    assert found.good, "0.15 with an error of 0.15"
+    nll = [torch.full((3,), 0.15)] * 4
+    found, _ = word_findings(nll, entropy, *windows, unfamiliar="noise")
+    assert not found.good, "0.15 everywhere"
 
 
 def test_numbers_no_better_than_their_mean_are_told_so():

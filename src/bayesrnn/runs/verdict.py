@@ -2,6 +2,7 @@
 
 import json
 import math
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -108,25 +109,48 @@ _LOWEST_AUROC = 0.6
 
 
 def word_findings(
-    nll: float, entropy: float, regular: Tensor, shifted: Tensor, unfamiliar: str
+    nll: Sequence[Tensor],
+    entropy: Sequence[Tensor],
+    regular: Tensor,
+    shifted: Tensor,
+    unfamiliar: str,
 ) -> list[Finding]:
     """Of predicted words: whether they are as surprising as expected, and shifted ones more so.
 
-    A network that expects as much surprise as it gets has an `nll` equal to the `entropy` of its
-    predictions, both in nats a word.
+    A network that expects as much surprise as it gets has an NLL equal to the entropy of its
+    predictions.
 
-    regular, shifted: entropies of pieces of text, of which the latter are `unfamiliar`.
+    nll, entropy: in nats, of the words of each of several pieces of text. A piece is surprising as
+        a whole, so chance is told from the differences between pieces.
+    regular, shifted: entropies of windows of text, of which the latter are `unfamiliar`.
     """
-    surprise = nll - entropy
+    expected, found = torch.cat(list(entropy)).double(), torch.cat(list(nll)).double()
+    surprise = (found - expected).mean().item()
+    chance = _error_of_mean([own - hoped for own, hoped in zip(nll, entropy, strict=True)])
     which = "over" if surprise > 0 else "under"
     return [
         Finding(
-            f"{abs(surprise):.2f} nats a word {which}-confident",
-            {"nll": nll, "entropy": entropy, "overconfidence": surprise},
-            abs(surprise) <= _LARGEST_SURPRISE,
+            f"{abs(surprise):.2f} +- {chance:.2f} nats a word {which}-confident",
+            {
+                "nll": found.mean().item(),
+                "entropy": expected.mean().item(),
+                "overconfidence": surprise,
+                "overconfidence_error": chance,
+            },
+            abs(surprise) <= _LARGEST_SURPRISE + chance,
         ),
         unfamiliar_finding(regular, shifted, unfamiliar),
     ]
+
+
+def _error_of_mean(pieces: Sequence[Tensor]) -> float:
+    """The standard error of the mean over all values, where those of a piece go together."""
+    values = torch.cat(list(pieces)).double()
+    mean = values.mean()
+    off = torch.stack([(piece.double() - mean).sum() for piece in pieces])
+    number = len(pieces)
+    spread = off.square().sum() * number / max(1, number - 1)
+    return (spread.sqrt() / len(values)).item()
 
 
 def unfamiliar_finding(regular: Tensor, shifted: Tensor, unfamiliar: str) -> Finding:

@@ -60,18 +60,18 @@ def caption_verdict(run: TrainedCaptioner, data: Captions) -> Verdict | None:
     networks, eos = list(draws.networks()), vocabulary.index(EOS)
     regular = read_captions(networks, features, said, eos)
     backwards = read_captions(networks, features, [words[::-1] for words in said], eos)
-    words = torch.cat([metrics.probability for metrics in regular])
+    least = torch.finfo(torch.float32).tiny
     return Verdict(
         (
             draws_finding(calibration, perplexity=True),
             *word_findings(
-                nll=-words.clamp_min(torch.finfo(torch.float32).tiny).log().mean().item(),
-                entropy=torch.cat([metrics.entropy for metrics in regular]).mean().item(),
+                nll=[-metrics.probability.clamp_min(least).log() for metrics in regular],
+                entropy=[metrics.entropy for metrics in regular],
                 regular=torch.stack([metrics.entropy.mean() for metrics in regular]),
                 shifted=torch.stack([metrics.entropy.mean() for metrics in backwards]),
                 unfamiliar="a caption read backwards",
             ),
         ),
-        predictions=len(words),
+        predictions=sum(len(metrics.entropy) for metrics in regular),
         unit="word",
     )
