@@ -11,12 +11,9 @@ PIXELS = {"mnist": 28 * 28, "digits": 8 * 8}
 _DEFAULT = Recipe(
     epochs=20, hold_epochs=10, decay=0.8, lr=1e-3, clip=5.0, batch_size=128, optimizer="adam"
 )
+_AVERAGED = replace(_DEFAULT, epochs=40, hold_epochs=20, decay=0.85, average=0.999)
 _BBB = replace(
-    _DEFAULT,
-    epochs=40,
-    hold_epochs=20,
-    decay=0.85,
-    average=0.999,
+    _AVERAGED,
     options={"prior": "fitted", "sigma_lr": 1.0, "prior_step": "natural", "kl_weight": 0.06},
 )
 #: Methods with an optimiser of their own have learning rates of their own.
@@ -24,6 +21,7 @@ RECIPES = Recipes(
     default=_DEFAULT,
     by_method={
         "bbb": _BBB,
+        "dropout": replace(_AVERAGED, options={"dropout": 0.2}),
         "sgld": replace(_DEFAULT, lr=0.3, options={"temperature": 1e-3}),
         "psgld": replace(_DEFAULT, options={"temperature": 1e-3}),
         "ivon": replace(
