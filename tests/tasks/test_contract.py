@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 import torch
 
+from bayesrnn.compression.ranking import importance
 from bayesrnn.options import flag, from_toml, options_of
 from bayesrnn.runs.evaluate import describe, evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings
@@ -110,6 +111,24 @@ def test_16_bits_in_products_change_little_and_are_resumed(train, tmp_path):
     assert {tensor.dtype for tensor in after_one.values()} == {torch.float32}
     found, wanted = (torch.cat([m[n].flatten() for n in expected]) for m in (after_one, expected))
     assert 0 < torch.dist(found, wanted) < 0.1 * wanted.norm()
+
+
+@pytest.mark.parametrize("method", ["bbb", "plain"])
+def test_weights_are_dropped_while_it_trains(method, task, train, tmp_path):
+    schedule = ("--drop-to", "0.7", "--drop-from", "0.1", "--drop-until", "0.9")
+    schedule = (*schedule, *(() if method == "plain" else ("--kl-warmup", "0")))
+    rate = ("--hold-epochs", "1", "--decay", "0.5", "--method", method, "--no-calibrate")
+    whole = train(tmp_path / "whole", *rate, *schedule, "--epochs", "2")
+    halves = train(tmp_path / "halves", *rate, *schedule, "--epochs", "1")
+    train(halves, "--resume", "--epochs", "2")
+    assert model_hash(whole) == model_hash(halves)
+    records = list(map(json.loads, (whole / "metrics.jsonl").read_text().splitlines()))
+    assert [r["dropped_share"] for r in records if r["kind"] == "epoch"] == [0.7, 0.7]
+
+    loaded = task.open_run(whole)
+    weights = importance(loaded.net, loaded.method.mean_module(loaded.net))
+    zeros = sum(int((values == 0).sum()) for values in weights.values())
+    assert zeros == round(0.7 * sum(values.numel() for values in weights.values()))
 
 
 def test_a_run_is_examined(task, train, program, tmp_path):

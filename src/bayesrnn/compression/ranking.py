@@ -3,10 +3,11 @@
 from collections.abc import Mapping
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.errors import ConfigError
+from bayesrnn.methods.base import DETERMINISTIC
 
 
 def signal_to_noise(net: Bayesian) -> dict[str, Tensor]:
@@ -24,6 +25,26 @@ def signal_to_noise(net: Bayesian) -> dict[str, Tensor]:
 def magnitude(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
     """The absolute values of the weights."""
     return {name: weight.detach().abs() for name, weight in weights.items()}
+
+
+def droppable(module: nn.Module) -> dict[str, nn.Parameter]:
+    """The weights of a network without a posterior that may be dropped, tied ones once.
+
+    They are those that would have one: all that are trained, but for the deterministic ones.
+    """
+    return {
+        name: parameter
+        for name, parameter in module.named_parameters()
+        if parameter.requires_grad and name not in DETERMINISTIC
+    }
+
+
+def importance(net: nn.Module, module: nn.Module) -> dict[str, Tensor]:
+    """What a trained network has to rank its weights by: signal-to-noise, or else magnitude.
+
+    module: the ordinary module inside `net`.
+    """
+    return signal_to_noise(net) if isinstance(net, Bayesian) else magnitude(droppable(module))
 
 
 def at_random(weights: Mapping[str, Tensor], generator: torch.Generator) -> dict[str, Tensor]:

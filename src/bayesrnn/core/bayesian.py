@@ -13,7 +13,7 @@ from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.kernel.reference import inverse_softplus, softplus
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
-from bayesrnn.core.posterior import Factor, PriorTerm, can_pull, draw, factors
+from bayesrnn.core.posterior import DROPPED_RHO, Factor, PriorTerm, can_pull, draw, factors
 from bayesrnn.core.priors import Prior, ScaleMixture
 from bayesrnn.core.sharpening import Sharpening, sharpen
 from bayesrnn.core.weights import Weights
@@ -131,6 +131,7 @@ class Bayesian(nn.Module):
         )  # loads the compiled loops, which torch.compile cannot do
         self.register_state_dict_post_hook(_drop_aliases)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_pre_hook(_restore_aliases)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_post_hook(lambda net, _: net._count_dropped())  # type: ignore[no-untyped-call]
 
     @property
     def module(self) -> nn.Module:
@@ -242,6 +243,35 @@ class Bayesian(nn.Module):
                 row, parameter = self._padding[name], self.loc.get_parameter(name)
                 parameter[:row], parameter[row + 1 :] = loc[:row], loc[row:]
 
+    @torch.no_grad()
+    def drop(self, dropped: Mapping[str, Tensor]) -> None:
+        """Drop weights for good, where the mask of a name is true.
+
+        Their means become 0, their standard deviations `min_sigma`, and the KL is that of the
+        others: a scale that a prior fits is fitted to those. What a step of an optimiser moves of
+        them has to be dropped again. Weights that were dropped before stay so.
+        """
+        for name, mask in dropped.items():
+            if name not in self._terms:
+                raise ConfigError(
+                    f"{name} is no Bayesian parameter, so that none of it can be dropped; there "
+                    f"are: {', '.join(self._terms)}"
+                )
+            self.loc.get_parameter(name).masked_fill_(mask, 0.0)
+            self.rho.get_parameter(name).masked_fill_(mask, DROPPED_RHO)
+        self._count_dropped()
+
+    def dropped(self) -> dict[str, Tensor]:
+        """Which weights were dropped: masks by name."""
+        return {name: self.rho.get_parameter(name).detach() == DROPPED_RHO for name in self._terms}
+
+    def _count_dropped(self) -> None:
+        """Let the prior of each tensor know which of its weights are left."""
+        masks = self._drawn(list(self.dropped().values()))
+        for (name, term), mask in zip(list(self._terms.items()), masks, strict=True):
+            if term.dropped or bool(mask.any()):
+                self._terms[name] = term.without(mask)
+
     def factors(self, generator: torch.Generator | None = None) -> dict[str, Factor]:
         """The posterior of each tensor, its prior and its KL, without rows that are never drawn.
 
@@ -313,11 +343,11 @@ class Bayesian(nn.Module):
             )
 
     def _require_pull(self) -> None:
-        for name, (prior, _) in self._terms.items():
-            if not can_pull(prior):
+        for name, term in self._terms.items():
+            if not can_pull(term.prior):
                 raise ConfigError(
-                    f"the prior of {name}, {prior}, cannot pull the means by a step of its own; "
-                    "use Gaussian or FittedGaussian, or leave the pull to the gradient of the KL"
+                    f"the prior of {name}, {term.prior}, cannot pull the means by a step of its "
+                    "own; use Gaussian or FittedGaussian, or leave the pull to the KL's gradient"
                 )
 
     def _parameters_of(self, tree: nn.Module) -> list[Tensor]:

@@ -26,18 +26,49 @@ from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.kernel.reference import Number, Squares, Sums, softplus
 from bayesrnn.core.noise import Noise
-from bayesrnn.core.priors import ExactPrior, Prior, ScoredPrior, SquaresPrior, density_from
+from bayesrnn.core.priors import (
+    ExactPrior,
+    Prior,
+    ScoredPrior,
+    Sizes,
+    SquaresPrior,
+    density_from,
+)
 
 T = TypeVar("T")
 
 _LOG_2PI = math.log(2 * math.pi)
 
 
+#: The rho of a weight that was dropped: softplus of it is 0 beside any floor, and its logarithm is
+#: still a number.
+DROPPED_RHO = -60.0
+
+
 class PriorTerm(NamedTuple):
-    """The prior of one weight tensor, and the axis along which the weights of a unit lie."""
+    """The prior of one weight tensor, and the axis along which the weights of a unit lie.
+
+    dropped: how many of its weights are 0 for good (see `Bayesian.drop`) and cost nothing.
+    sizes: how many weights each group of a `SquaresPrior` has left; None where none was dropped.
+    """
 
     prior: Prior
     axis: int
+    dropped: int = 0
+    sizes: Tensor | None = None
+
+    def without(self, dropped: Tensor) -> "PriorTerm":
+        """The same prior of a tensor without the weights where the mask `dropped` is true."""
+        prior, axes = self.prior, tuple(range(dropped.dim()))
+        if density_from(type(prior)) == "from_squares":
+            assert isinstance(prior, SquaresPrior)
+            axes = prior.group_axes(dropped.dim(), self.axis)
+        sizes = (~dropped).sum(axes, keepdim=True) if axes else ~dropped
+        return self._replace(dropped=int(dropped.sum()), sizes=sizes)
+
+    def sizes_for(self, squares: Tensor, weights: int) -> Sizes:
+        """The size of each group whose `squares` are given, of a tensor with so many weights."""
+        return weights // squares.numel() if self.sizes is None else self.sizes.to(squares)
 
 
 class BackwardStats:
@@ -103,7 +134,8 @@ def draw(
     *weights, kl = _Draw.apply(  # type: ignore[no-untyped-call]
         terms, noise.sign, floor, stats, pull, noise.squares, *locs, *rhos, *noise.tensors
     )
-    for weight, loc, rho, (prior, axis) in zip(weights, locs, rhos, terms, strict=True):
+    for weight, loc, rho, term in zip(weights, locs, rhos, terms, strict=True):
+        prior, axis = term.prior, term.axis
         method = density_from(type(prior))
         if method == "expected_log_prob":
             assert isinstance(prior, ExactPrior)
@@ -136,27 +168,31 @@ class _Draw(torch.autograd.Function):
         loops = kernel_for(tensors) or reference
         weights, scores = [], []
         kl: Number = 0.0
-        for loc, rho, eps, eps_squares, (prior, axis) in zip(
+        least = math.log(math.log1p(math.exp(DROPPED_RHO)) + floor)
+        for loc, rho, eps, eps_squares, term in zip(
             locs, rhos, noise, _numbers(noise_squares), terms, strict=True
         ):
-            group, expected = _grouping(prior, loc.dim(), axis)
+            prior = term.prior
+            group, expected = _grouping(prior, loc.dim(), term.axis)
             weight, sums, squares = loops.draw(loc, rho, eps, sign, floor, group or (), expected)
             if group is not None and squares is None:
                 squares = weight.square()
                 if expected:
                     squares = loc.square() + (softplus(rho) + floor).square()
                 squares = squares.sum(group, keepdim=True) if group else squares
-            log_prob, score = _closed_form(prior, axis, weight, sums, squares)
+            log_prob, score = _closed_form(term, weight, sums, squares)
             # The expectation of eps^2 is 1; the estimate from a draw has what was drawn.
             surprise = weight.numel() if _is_exact(prior) else eps_squares
-            kl = kl - (sums.log_sigma + (surprise + weight.numel() * _LOG_2PI) / 2 + log_prob)
+            entropy = sums.log_sigma + (surprise + weight.numel() * _LOG_2PI) / 2
+            entropy = entropy - term.dropped * (least + (1 + _LOG_2PI) / 2)
+            kl = kl - (entropy + log_prob)
             weights.append(weight)
             scores.append(score)
         ctx.save_for_backward(*tensors, *weights, *(score.factor for score in scores))
         ctx.bases = [score.base for score in scores]
         ctx.sign, ctx.floor, ctx.pull = sign, floor, pull
         ctx.stats = None
-        closed = all(_has_closed_form(prior) for prior, _ in terms)
+        closed = all(_has_closed_form(term.prior) for term in terms)
         if closed and not torch.compiler.is_compiling():
             ctx.stats = stats
             stats.factors = [score.factor for score in scores]
@@ -204,9 +240,10 @@ class _Score(NamedTuple):
 
 
 def _closed_form(
-    prior: Prior, axis: int, weight: Tensor, sums: Sums, squares: Tensor | None
+    term: PriorTerm, weight: Tensor, sums: Sums, squares: Tensor | None
 ) -> tuple[Number, _Score]:
     """log p of a draw, or its expectation, and the score for the backward pass."""
+    prior, axis = term.prior, term.axis
     if not _has_closed_form(prior):
         return 0.0, _Score(weight.new_zeros([1] * weight.dim()))  # autograd will charge it
     if density_from(type(prior)) == "score":
@@ -216,7 +253,7 @@ def _closed_form(
     if squares is None:  # of the whole tensor, from its sums in double precision
         squares = torch.as_tensor(sums.loc2 + sums.sigma2, dtype=torch.double)
         squares = squares.to(weight.device).view([1] * weight.dim())
-    log_prob, factor = prior.from_squares(squares, weight.numel() // squares.numel())
+    log_prob, factor = prior.from_squares(squares, term.sizes_for(squares, weight.numel()))
     base: Literal["weight", "loc"] = "loc" if prior.expected else "weight"
     return _number(log_prob), _Score(factor.to(weight.dtype), base)
 

@@ -24,6 +24,8 @@ from torch import Tensor
 from bayesrnn.errors import ConfigError
 
 Grouping = Literal["weight", "row", "column", "tensor"]
+#: How many weights there are in a group: the same number in all, or one for each.
+Sizes = int | Tensor
 DensityMethod = Literal["from_squares", "expected_log_prob", "score", "log_prob"]
 
 _LOG_2PI = math.log(2 * math.pi)
@@ -70,10 +72,11 @@ class SquaresPrior(ScoredPrior):
         """The axes of a tensor of `dims` axes along which the weights of one group lie."""
 
     @abstractmethod
-    def from_squares(self, squares: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    def from_squares(self, squares: Tensor, size: Sizes) -> tuple[Tensor, Tensor]:
         """log p of all groups together, and 2 d log p / d squares of each, i.e. score / weight.
 
         squares: the sum of the squares of each group of `size` weights.
+        size: one number for all groups; where weights were dropped, a tensor like `squares`.
         """
 
     def log_prob(self, weight: Tensor, axis: int) -> Tensor:
@@ -150,7 +153,7 @@ class Gaussian(SquaresPrior, ExactPrior):
         """All: the sum over the tensor is all that is needed."""
         return tuple(range(dims))
 
-    def from_squares(self, squares: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    def from_squares(self, squares: Tensor, size: Sizes) -> tuple[Tensor, Tensor]:
         """log p, or E[log p], from the sum of (expected) squares; and score / weight."""
         constant = size * (_LOG_2PI / 2 + math.log(self.sigma))
         log_prob = -squares / (2 * self.sigma**2) - constant
@@ -197,10 +200,10 @@ class FittedGaussian(_ByGroup, ExactPrior):
         """A lower bound of E[log p(weight)], summed to one number."""
         return self._from(loc.square() + sigma.square(), axis)[0]
 
-    def from_squares(self, squares: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    def from_squares(self, squares: Tensor, size: Sizes) -> tuple[Tensor, Tensor]:
         """log p, or a bound of E[log p], from the sum of (expected) squares; and score / weight."""
         shape = self.a + size / 2
-        constant = math.lgamma(shape) - math.lgamma(self.a) + self.a * math.log(self.b)
+        constant = _lgamma(shape) - math.lgamma(self.a) + self.a * math.log(self.b)
         rate = squares / 2 + self.b
         log_prob = constant - size * _LOG_2PI / 2 - shape * rate.log()
         return log_prob.sum(dtype=torch.double), -shape / rate
@@ -239,7 +242,7 @@ class ScaleMixture(_ByGroup):
             f"sigma2={self.sigma2:.4g}, per={self.per!r})"
         )
 
-    def from_squares(self, squares: Tensor, size: int) -> tuple[Tensor, Tensor]:
+    def from_squares(self, squares: Tensor, size: Sizes) -> tuple[Tensor, Tensor]:
         """log p from the squared lengths of groups of `size` weights, and score / weight."""
         wide, narrow = self.sigma1**-2, self.sigma2**-2
         slab = math.log(self.pi) - size * math.log(self.sigma1) - squares * (wide / 2)
@@ -249,6 +252,10 @@ class ScaleMixture(_ByGroup):
         # difference from one would be felt.
         narrow_share = torch.sigmoid(spike - slab)
         return log_prob.sum(), narrow_share * (wide - narrow) - wide
+
+
+def _lgamma(value: float | Tensor) -> float | Tensor:
+    return torch.lgamma(value) if isinstance(value, Tensor) else math.lgamma(value)
 
 
 def _require_positive(name: str, value: float) -> None:

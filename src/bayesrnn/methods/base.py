@@ -54,7 +54,11 @@ class KLScale(NamedTuple):
         by their size, as Adam does, takes whole steps along the prior's where there is no other.
         """
         share = min(1.0, (step + 1) / steps) if steps else 1.0
-        return self._replace(epoch=self.epoch * share**3)
+        return self.times(share**3)
+
+    def times(self, factor: float) -> "KLScale":
+        """The same with `factor` times the first."""
+        return self._replace(epoch=self.epoch * factor)
 
 
 class MinibatchLoss(NamedTuple):
@@ -145,6 +149,9 @@ class Method(ABC, Generic[Options, Net]):
     #: Whether the mean of the parameters over many steps is a network to predict with. It is not
     #: where single steps are samples, or where the optimiser holds a part of what is learnt.
     can_average: ClassVar[bool] = True
+    #: Whether weights can be dropped while it trains: there is one network, whose parameters are
+    #: all that is learnt.
+    can_drop: ClassVar[bool] = True
 
     #: The factor on the noise of `draw`, see `set_noise`.
     noise_factor: float = 1.0

@@ -100,6 +100,7 @@ class Ensemble(Method[EnsembleOptions, Members]):
     name: ClassVar[str] = "ensemble"
     summary: ClassVar[str] = "several networks of another method (Lakshminarayanan et al. 2017)"
     options_type: ClassVar[type] = EnsembleOptions
+    can_drop: ClassVar[bool] = False
     mean_label: ClassVar[str] = "one member"
 
     def __init__(self, options: EnsembleOptions, streams: RandomStreams) -> None:

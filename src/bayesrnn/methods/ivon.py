@@ -60,6 +60,7 @@ class Ivon(WithPosterior[IvonOptions]):
     options_type: ClassVar[type] = IvonOptions
     own_optimiser: ClassVar[bool] = True
     can_average: ClassVar[bool] = False
+    can_drop: ClassVar[bool] = False
 
     def __init__(self, options: IvonOptions, streams: RandomStreams) -> None:
         super().__init__(options, streams)

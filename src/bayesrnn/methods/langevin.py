@@ -67,6 +67,7 @@ class LangevinMethod(Method[Options, Snapshots]):
 
     own_optimiser: ClassVar[bool] = True
     can_average: ClassVar[bool] = False
+    can_drop: ClassVar[bool] = False
     mean_label: ClassVar[str] = "mean of the kept weights"
 
     def build(self, module: nn.Module, hints: Hints) -> Snapshots:

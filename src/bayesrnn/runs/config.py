@@ -7,6 +7,7 @@ from typing import Any, ClassVar, TypeVar
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
+from bayesrnn.methods.base import Method
 from bayesrnn.options import CheckedOptions, flag, option, options_of, to_toml
 from bayesrnn.runs.arguments import DEVICES
 from bayesrnn.runs.options import method_options, option_owners
@@ -74,6 +75,26 @@ class TrainingConfig(CheckedOptions):
         "a prior can pull it to where it learns nothing (default: by recipe)",
         ge=0,
         zero="no warm-up",
+    )
+    drop_to: float = option(
+        0.0,
+        "drop weights while training until this share of them is gone: 0.8 leaves a fifth; the "
+        "least important first, by |mean| / sigma where the method has a sigma, else by magnitude",
+        ge=0,
+        lt=1,
+        zero="none",
+    )
+    drop_from: float | None = option(
+        None, "epochs before the first weight is dropped (default: a fifth of them)", ge=0
+    )
+    drop_until: float | None = option(
+        None, "epochs by which all are dropped that are to be (default: 0.7 of them)", gt=0
+    )
+    drop_kl: float = option(
+        1.0,
+        "multiply the KL's weight by up to this as weights are dropped: those that go take their "
+        "noise along, and the rest would learn more by heart",
+        gt=0,
     )
     seed: int = option(1, "root of all randomness", ge=0)
     device: str = option("auto", "where to compute", choices=DEVICES)
@@ -209,8 +230,9 @@ def resolve(
         if item.default is None and name in by_recipe and not (saved and item.optional):
             values.setdefault(name, by_recipe[name])
     values["options"] = asdict(method_options(values["method"], options, recipe.options))
-    for name in ("kl_weighting", "kl_warmup"):
-        if values.get(name) not in (known[name].default, 0):
+    _resolve_dropping(values, method)
+    for name in ("kl_weighting", "kl_warmup", "drop_kl"):
+        if values.get(name) not in (None, known[name].default, 0):
             _require_kl(name, values)
     return config_type(**values)
 
@@ -239,6 +261,33 @@ def file_entries(
                 f"{', '.join(known)}"
             )
     return values, dict(options)
+
+
+def _resolve_dropping(values: dict[str, Any], method: type[Method[Any]]) -> None:
+    """Check what was said of dropping weights, and say the rest."""
+    if not values.get("drop_to"):
+        for name in ("drop_from", "drop_until", "drop_kl"):
+            if values.get(name) not in (None, 1):
+                raise ConfigError(
+                    f"{flag(name)} is {values[name]}, but without --drop-to no weight is "
+                    "dropped; give --drop-to 0.8, or leave it out"
+                )
+        return
+    if not method.can_drop:
+        have = [name for name, each in METHODS.items() if each.can_drop]
+        raise ConfigError(
+            f"--drop-to is {values['drop_to']:g}, but {method.name} learns more than one network, "
+            f"or more than its parameters; leave it out, or give another --method: "
+            f"{', '.join(have)}"
+        )
+    start, end = (values.get(name) for name in ("drop_from", "drop_until"))
+    start = values["drop_from"] = 0.2 * values["epochs"] if start is None else start
+    end = values["drop_until"] = max(0.7 * values["epochs"], start) if end is None else end
+    if not start <= end <= values["epochs"]:
+        raise ConfigError(
+            f"weights are to be dropped from epoch {start:g} to {end:g} of {values['epochs']}; "
+            "give a --drop-from that is at most --drop-until, and that at most --epochs"
+        )
 
 
 def _require_kl(name: str, values: Mapping[str, Any]) -> None:

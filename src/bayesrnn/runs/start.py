@@ -18,6 +18,7 @@ from bayesrnn.runs.config import TrainingConfig, file_entries
 from bayesrnn.runs.load import choose_device, make_method, read_config
 from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
+from bayesrnn.training.dropping import DropSchedule
 from bayesrnn.training.loop import LoopSettings, Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser, minibatch_kl_scale
 from bayesrnn.training.problem import Problem
@@ -117,12 +118,21 @@ def make_trainer(
             average=config.average or 0.0,
             kl_warmup=config.kl_warmup or 0.0,
             precision=config.precision,
+            drop=_drop_schedule(config),
         ),
         streams=streams,
         run=directory,
         fingerprint=task.fingerprint(data),
         observe=_tensorboard(directory.path) if config.tensorboard else None,
     )
+
+
+def _drop_schedule(config: TrainingConfig) -> DropSchedule | None:
+    if not config.drop_to:
+        return None
+    assert config.drop_from is not None
+    assert config.drop_until is not None
+    return DropSchedule(config.drop_to, config.drop_from, config.drop_until, config.drop_kl)
 
 
 def _optimiser(

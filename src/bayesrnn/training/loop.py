@@ -17,6 +17,7 @@ from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.averaging import ParameterAverage, validate
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
+from bayesrnn.training.dropping import Dropping, DropSchedule
 from bayesrnn.training.optimisation import (
     Schedule,
     clip_gradients,
@@ -47,6 +48,7 @@ class LoopSettings:
     average: the decay of the averaged parameters (`ParameterAverage`); 0: there are none.
     kl_warmup: epochs in which the KL's weight rises from 0 to what it is.
     precision: of the network's products in a training step (`PRECISIONS`).
+    drop: how many weights are dropped, and when; None: all stay.
     """
 
     unit: str
@@ -60,6 +62,7 @@ class LoopSettings:
     average: float = 0.0
     kl_warmup: float = 0.0
     precision: str = "float32"
+    drop: DropSchedule | None = None
 
 
 @dataclass
@@ -74,9 +77,11 @@ class Position:
     best: float | None = None
     #: The metric that `best` is a value of; None before the first epoch is over.
     best_by: str | None = None
-    #: The step of the best epoch, and how many networks the method had by then.
+    #: The step of the best epoch, how many networks the method had by then, and the share of the
+    #: weights that was dropped.
     best_step: int | None = None
     best_kept: int = 0
+    best_dropped: float = 0.0
     #: Whether the averaged parameters were better in the last whole epoch of the round. Then they
     #: are the model of a checkpoint, and the current ones a part of its state.
     averaged: bool = False
@@ -117,6 +122,7 @@ class Trainer:
         self.run, self.store = run, CheckpointStore(run.path)
         self.fingerprint, self.observe = fingerprint, observe
         self.average = ParameterAverage(net, settings.average)
+        self.dropping = Dropping(net, method.mean_module(net), settings.drop, self.average)
         #: The epochs of each round.
         self.rounds = method.round_epochs(vars(method.options), settings.epochs)
         self.position = Position()
@@ -210,6 +216,7 @@ class Trainer:
         kl_scale = minibatch_kl_scale(
             self.settings.kl_weighting, position.minibatch, len(batches), batches.sequences
         ).warmed_up(position.step - warmed_since, self.settings.kl_warmup * len(batches))
+        kl_scale = kl_scale.times(self.dropping.kl_factor)
         with self._precision():
             loss = self.method.loss(self.net, objective, kl_scale)
         norms = self._update(loss)
@@ -224,6 +231,7 @@ class Trainer:
         position.epoch_nll += shown
         position.minibatch += 1
         position.step += 1
+        self.dropping.after_step(position.step, len(batches))
         self.method.after_step(self.net, position.step - before, steps)
         self.average.update()
         return StepMetrics(shown, loss.terms, norms[loss.group], length)
@@ -241,17 +249,26 @@ class Trainer:
         clip, kl = self.settings.clip, loss.prior_kl
         if clip is None or kl is None or self.settings.kl_weighting == "uniform":
             loss.total.backward()  # type: ignore[no-untyped-call]
-            norms = gradient_norms(self.optimiser, loss.gradient_norm(), loss.group)
+            norms = self._norms(loss)
             self._require_finite(loss, norms)
             clipped_step(self.optimiser, clip, norms)
             return norms
         (loss.total - kl).backward(retain_graph=True)  # type: ignore[no-untyped-call]
-        norms = gradient_norms(self.optimiser, loss.gradient_norm(), loss.group)
+        norms = self._norms(loss)
         clip_gradients(self.optimiser, clip, norms)
         kl.backward()  # type: ignore[no-untyped-call]
+        self.dropping.mask_gradients()
         self._require_finite(loss, [*norms, *gradient_norms(self.optimiser)])
         self.optimiser.step()
         return norms
+
+    def _norms(self, loss: MinibatchLoss) -> list[float]:
+        """The norms of the gradients by what is not dropped."""
+        known = loss.gradient_norm()
+        if self.dropping.share:
+            self.dropping.mask_gradients()
+            known = None
+        return gradient_norms(self.optimiser, known, loss.group)
 
     def _require_finite(self, loss: MinibatchLoss, norms: list[float]) -> None:
         if all(map(math.isfinite, (loss.total.item(), *norms))):
@@ -270,13 +287,15 @@ class Trainer:
         validation = validate(self.problem, self.average, position.best_by)
         valid, position.averaged = validation.metrics, validation.averaged
         position.best_by = validation.by
-        # More networks to average are better, whatever the metric of a single one.
-        kept = self.method.kept(self.net)
+        # More networks to average are better, whatever the metric of a single one; and until as
+        # many weights are dropped as are to be, a later epoch is what was asked for more nearly.
+        kept, dropped = self.method.kept(self.net), self.dropping.share
         found = valid[validation.by]
-        best = position.best is None or kept > position.best_kept or found < position.best
+        further = kept > position.best_kept or dropped > position.best_dropped
+        best = position.best is None or further or found < position.best
         if best:
             position.best, position.best_step = found, position.step
-            position.best_kept = kept
+            position.best_kept, position.best_dropped = kept, dropped
         position.epoch += 1
         position.minibatch, position.epoch_nll, position.state = 0, 0.0, None
         self._log(
@@ -287,6 +306,7 @@ class Trainer:
                 for name, value in valid.items()
             },
             **validation.record(),
+            **self.dropping.record(),
             best=best,
         )
         said = [_shown({validation.by: found})] if measure != validation.by else []
@@ -294,7 +314,8 @@ class Trainer:
             said.append(_shown({measure: value}) + which)
         say(
             f"epoch {position.epoch}/{self.epochs}  train {_shown(train)}"
-            f"  validation {', '.join(said)}{'  (best so far)' if best else ''}"
+            f"  validation {', '.join(said)}{self.dropping.words()}"
+            f"{'  (best so far)' if best else ''}"
         )
         self.save(best)
 
@@ -306,6 +327,7 @@ class Trainer:
             "streams": self.streams.state(),
             "method": self.method.state(),
             "average": self.average.state(),
+            "dropping": self.dropping.state(),
             "round_epochs": self.settings.epochs,
             "metrics_size": self.run.metrics.size(),
             "fingerprint": self.fingerprint,
@@ -337,6 +359,7 @@ class Trainer:
             # Runs of earlier versions chose by their measure, and their `best` is a value of it.
             self.position = Position(**{"best_by": self.settings.measure, **state["position"]})
             self.average.restore(state.get("average"), in_place=self.position.averaged)
+            self.dropping.restore(state.get("dropping"))
             device = next(self.net.parameters()).device
             self.position.state = tree_map_only(
                 Tensor, lambda tensor: tensor.to(device), self.position.state

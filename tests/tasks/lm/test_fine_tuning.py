@@ -7,9 +7,8 @@ import torch
 
 from bayesrnn.compression.file import read_compact
 from bayesrnn.compression.pruning import without
-from bayesrnn.compression.ranking import Ranking, magnitude
+from bayesrnn.compression.ranking import Ranking, droppable, magnitude
 from bayesrnn.tasks.lm.fine_tuning import fine_tune
-from bayesrnn.tasks.lm.prune import droppable
 from bayesrnn.tasks.lm.task import TASK
 
 

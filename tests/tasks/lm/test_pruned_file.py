@@ -13,7 +13,7 @@ import torch
 from bayesrnn.cli.main import main
 from bayesrnn.compression.file import VALUE_TYPES, read_compact, write_compact
 from bayesrnn.compression.pruning import without
-from bayesrnn.compression.ranking import Ranking, magnitude, signal_to_noise
+from bayesrnn.compression.ranking import Ranking, droppable, magnitude, signal_to_noise
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.data.text import detokenize
 from bayesrnn.methods import METHODS as KINDS
@@ -21,7 +21,6 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.tasks.lm.generate import continuation, prompt_tokens
 from bayesrnn.tasks.lm.inspect import inspected
 from bayesrnn.tasks.lm.likelihood import likelihood
-from bayesrnn.tasks.lm.prune import droppable
 from bayesrnn.tasks.lm.task import TASK
 
 from ...conftest import METHODS, TINY

@@ -103,13 +103,13 @@ def prior_scale(factor: Factor) -> Tensor | None:
     with an s of the group: of a mixture, between its two; of a fitted prior, the fitted one. Other
     priors have the standard deviation that they state, if they state one.
     """
-    prior, axis = factor.term
+    prior, axis = factor.term.prior, factor.term.axis
     if density_from(type(prior)) == "from_squares":
         assert isinstance(prior, SquaresPrior)
         squares = factor.loc.double().square() + factor.sigma.double().square()
         axes, weights = prior.group_axes(squares.dim(), axis), squares.numel()
         squares = squares.sum(axes, keepdim=True) if axes else squares
-        _, score = prior.from_squares(squares, weights // squares.numel())
+        _, score = prior.from_squares(squares, factor.term.sizes_for(squares, weights))
         return (-score).rsqrt()
     return None if prior.std is None else factor.loc.new_tensor(prior.std).double()
 

@@ -13,10 +13,15 @@ from bayesrnn.compression.file import write_compact
 from bayesrnn.compression.manifest import is_compact
 from bayesrnn.compression.patterns import matrices, patterns
 from bayesrnn.compression.pruning import dropped_weights, without
-from bayesrnn.compression.ranking import Ranking, at_random, magnitude, signal_to_noise
+from bayesrnn.compression.ranking import (
+    Ranking,
+    at_random,
+    droppable,
+    magnitude,
+    signal_to_noise,
+)
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.errors import ConfigError, RunError
-from bayesrnn.methods.base import DETERMINISTIC
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.output import require_outputs, require_writable, write_json, write_text
@@ -164,18 +169,6 @@ def _write(
         written=Measured(fraction, dropped, written),
         tuned=tuple(Measured(fraction, dropped, nll) for nll in tuned),
     )
-
-
-def droppable(module: nn.Module) -> dict[str, nn.Parameter]:
-    """The weights of a network without a posterior that may be dropped, tied ones once.
-
-    They are those that would have one: all that are trained, but for the deterministic ones.
-    """
-    return {
-        name: parameter
-        for name, parameter in module.named_parameters()
-        if parameter.requires_grad and name not in DETERMINISTIC
-    }
 
 
 def _rankings(trained: TrainedLanguageModel, settings: PruneSettings) -> dict[str, Ranking]:
