@@ -121,9 +121,15 @@ def test_a_saved_configuration_takes_nothing_from_recipes_of_today():
 def test_a_recipe_by_name():
     tuned, paper = (Recipe(epochs=n, hold_epochs=1, decay=0.5) for n in (2, 3))
     recipes = Recipes(default=tuned, by_method={"bbb": tuned}, paper={"bbb": paper})
-    for method, name, epochs in [("bbb", "tuned", 2), ("bbb", "paper", 3), ("plain", "paper", 2)]:
+    for method, name, epochs in [
+        ("bbb", "tuned", 2),
+        ("bbb", "paper", 3),
+        ("sharpened", "paper", 3),
+    ]:
         given = {"method": method, "images": "digits", "recipe": name}
         assert resolve(MnistConfig, recipes, given).epochs == epochs
+    with pytest.raises(ConfigError, match="are known here for bbb, not for the method plain"):
+        resolve(MnistConfig, recipes, {"method": "plain", "recipe": "paper"})
     with pytest.raises(ConfigError, match="--recipe is 'best'; there are: tuned, paper"):
         resolve(MnistConfig, recipes, {"recipe": "best"})
 

@@ -1,6 +1,6 @@
 """The configuration of a run: what every task has, and how what the user gave becomes a whole."""
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any, ClassVar, TypeVar
@@ -30,7 +30,8 @@ class TrainingConfig(CheckedOptions):
     recipe: str = option(
         "tuned",
         "what the options that are left out become: tuned, what did best here on validation data; "
-        "paper, the settings of the publication that the method is from, where there are any",
+        "paper, the settings of the publication that the method is from (of bbb and sharpened, for "
+        "lm and mnist)",
         choices=("tuned", "paper"),
     )
     data_dir: Path | None = option(
@@ -179,12 +180,25 @@ class Recipes:
     paper: Mapping[str, RecipeBySize] = field(default_factory=dict)
     sizes: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
 
-    def find(self, methods: Iterable[str], size: str | None = None, name: str = "tuned") -> Recipe:
-        """The recipe of the first of the methods that has one, or else the default."""
+    def find(self, methods: Sequence[str], size: str | None = None, name: str = "tuned") -> Recipe:
+        """The recipe of the first of the methods that has one, or else the default.
+
+        With the name `paper` there is none for methods without one.
+        """
+        if name == "paper" and not self.is_published(methods):
+            known_for = ", ".join(self.paper) or "no method"
+            raise ConfigError(
+                f"--recipe is paper, but the settings of a publication are known here for "
+                f"{known_for}, not for the method {methods[0]}; leave --recipe out"
+            )
         known = {**self.by_method, **(self.paper if name == "paper" else {})}
         found = next((known[method] for method in methods if method in known), self.default)
         recipe = found if isinstance(found, Recipe) else found[str(size)]
         return replace(recipe, values={**self.sizes.get(str(size), {}), **recipe.values})
+
+    def is_published(self, methods: Iterable[str]) -> bool:
+        """Whether one of the methods, which suit each other, has a recipe of its publication."""
+        return any(method in self.paper for method in methods)
 
 
 Config = TypeVar("Config", bound=TrainingConfig)

@@ -4,7 +4,7 @@ import pytest
 
 from bayesrnn.methods import METHODS
 from bayesrnn.studies.reproduce.measure import differing_draws
-from bayesrnn.studies.reproduce.options import PtbOptions
+from bayesrnn.studies.reproduce.options import PtbOptions, recipe_option
 from bayesrnn.studies.reproduce.plan import PlanStep, plan_text
 from bayesrnn.studies.reproduce.run_state import (
     read_states,
@@ -16,7 +16,8 @@ from bayesrnn.tasks.lm.task import LanguageModelTask
 
 
 def config(**given):
-    return LanguageModelTask().resolve({"corpus": ("ptb",), "recipe": "paper", **given})
+    recipe = recipe_option(given.get("method", "bbb"))
+    return LanguageModelTask().resolve({"corpus": ("ptb",), **recipe, **given})
 
 
 def test_runs_that_are_not_there_are_to_be_made(tmp_path):

@@ -9,7 +9,7 @@ from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.methods import METHODS
 from bayesrnn.options import CheckedOptions, option, options_of
 from bayesrnn.runs.arguments import DEVICES
-from bayesrnn.tasks.lm.config import SIZES
+from bayesrnn.tasks.lm.config import RECIPES, SIZES
 
 #: What can be left out.
 PARTS: Final = ("training", "draws", "dynamic", "entropy", "pruning", "bench")
@@ -87,7 +87,7 @@ class PtbOptions(CheckedOptions):
         if self.epochs is not None:
             schedule = {"epochs": self.epochs}
         named = {"corpus": ("ptb",), "size": self.size, "method": method, "seed": seed}
-        return {**named, "recipe": "paper", **self.machine(), **schedule}
+        return {**named, **recipe_option(method), **self.machine(), **schedule}
 
     def machine(self) -> dict[str, Any]:
         """The options that have nothing to do with the results: what a resumed run may be given."""
@@ -104,3 +104,9 @@ class PtbOptions(CheckedOptions):
                 listed = ",".join(map(str, value)) if item.is_list else str(value)
                 words += [item.flag, listed]
         return shlex.join(words)
+
+
+def recipe_option(method: str) -> dict[str, str]:
+    """The option that asks for the settings of a method's publication, where they are known."""
+    is_published = RECIPES.is_published(METHODS[method].recipe_names({}))
+    return {"recipe": "paper"} if is_published else {}

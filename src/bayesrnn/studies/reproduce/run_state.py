@@ -10,7 +10,7 @@ from bayesrnn.methods import METHODS
 from bayesrnn.runs.load import read_config
 from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import RunSummary, read_summary
-from bayesrnn.studies.reproduce.options import PtbOptions
+from bayesrnn.studies.reproduce.options import PtbOptions, recipe_option
 from bayesrnn.tasks.lm.config import LanguageModelConfig
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.training.checkpoints import CheckpointStore
@@ -202,8 +202,8 @@ def unlike_published(config: LanguageModelConfig) -> tuple[str, ...]:
     if sizes is None:
         return ("not in the paper",)
     size = config.size if config.size in sizes else sizes[0]
-    given = {"corpus": ("ptb",), "size": size, "method": config.method, "recipe": "paper"}
-    published = _flat(TASK.resolve(given))
+    given = {"corpus": ("ptb",), "size": size, "method": config.method}
+    published = _flat(TASK.resolve({**given, **recipe_option(config.method)}))
     ours = _flat(config)
     if "antithetic" in published:
         published["antithetic"] = False  # the mirrored noise is this program's own
