@@ -68,10 +68,27 @@ def test_each_method_is_measured_with_averaged_parameters_as_well(small_bench, c
     assert "--averaged is for training" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("name", "average"), [("bbb", 0.0), ("bbb averaged", 0.998)])
-def test_a_step_is_that_of_the_method_with_or_without_an_average(monkeypatch, name, average):
+def test_methods_with_a_sigma_are_measured_with_widths_that_learn_as_well(small_bench, capsys):
+    assert main(["bench", "--steps", "2", "--methods", "bbb,dropout", "--learnt"]) == 0
+    assert set(small_bench) == {"plain", "dropout", "bbb", "bbb learnt"}
+    assert "bbb learnt" in capsys.readouterr().out
+    assert main(["bench", "--pruned", "--learnt"]) == 1
+    assert "--learnt is for training" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("name", "average", "prior", "sigma_lr"),
+    [
+        ("bbb", 0.0, "mixture", 0.0),
+        ("bbb averaged", 0.998, "mixture", 0.0),
+        ("bbb learnt", 0.0, "fitted", 1.0),
+        ("bbb learnt averaged", 0.998, "fitted", 1.0),
+    ],
+)
+def test_a_step_is_that_of_what_the_name_says(monkeypatch, name, average, prior, sigma_lr):
     def made(task, config, *_):
         assert (config.method, config.average) == ("bbb", average)
+        assert (config.options["prior"], config.options["sigma_lr"]) == (prior, sigma_lr)
         return SimpleNamespace(step="the step")
 
     monkeypatch.setattr(module, "make_trainer", made)

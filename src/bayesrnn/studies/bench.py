@@ -15,8 +15,10 @@ from bayesrnn.methods import METHODS
 from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.runs.arguments import JsonOptions
+from bayesrnn.runs.options import option_owners
 from bayesrnn.runs.start import make_trainer
 from bayesrnn.studies.machine import in_own_process, median_seconds, resident_megabytes
+from bayesrnn.studies.reproduce.options import recipe_option
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.task import LanguageModelTask
 from bayesrnn.training.averaging import EVERY
@@ -25,8 +27,9 @@ from bayesrnn.training.run_directory import RunDirectory
 
 VOCABULARY, BATCH, UNROLL = 10_000, 20, 35
 
-#: What the name of a method with averaged parameters ends with.
-AVERAGED = " averaged"
+#: What the names of a method end with that is measured in another way as well: with averaged
+#: parameters; with widths that learn under a prior that fits itself.
+AVERAGED, LEARNT = " averaged", " learnt"
 
 Step = Callable[[], object]
 
@@ -43,13 +46,18 @@ class BenchOptions(JsonOptions):
     pruned: bool = option(False, "measure inference with pruned networks instead, against dense")
     methods: tuple[str, ...] = option((), "measure only these, beside plain", commas=True)
     averaged: bool = option(False, "measure the methods with averaged parameters as well")
+    learnt: bool = option(
+        False,
+        "measure the methods with a sigma also with --sigma-lr 1 --prior fitted; else they have "
+        "the authors' settings",
+    )
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.pruned and (self.methods or self.averaged):
-            name = "--methods" if self.methods else "--averaged"
+        for_training = [name for name in ("methods", "averaged", "learnt") if getattr(self, name)]
+        if self.pruned and for_training:
             raise ConfigError(
-                f"{name} is for training; --pruned measures pruned networks, leave it"
+                f"--{for_training[0]} is for training; --pruned measures pruned networks, leave it"
             )
 
 
@@ -58,21 +66,27 @@ def bench(
     threads: int | None = None,
     methods: Sequence[str] = (),
     averaged: bool = False,
+    learnt: bool = False,
 ) -> dict[str, dict[str, float]]:
     """Time and memory of a training step at medium size, as ratios to `plain`.
 
     methods: which of them, beside `plain`; all that are installed, if none is named.
     averaged: whether to measure them with averaged parameters as well.
+    learnt: whether to measure those with a sigma with widths that learn as well.
     """
     if threads is not None:
         torch.set_num_threads(threads)
+    names = method_names(methods)
+    if learnt:
+        have = option_owners("sigma_lr")
+        names = [n for name in names for n in (name, name + LEARNT) if n == name or name in have]
     if not averaged:
-        return measure_training(method_names(methods), make_step, steps)
+        return measure_training(names, make_step, steps)
     names = [
-        name
-        for method in method_names(methods)
-        for name in (method, method + AVERAGED)
-        if name == method or METHODS[method].can_average
+        made
+        for name in names
+        for made in (name, name + AVERAGED)
+        if made == name or METHODS[name.removesuffix(LEARNT)].can_average
     ]
     # A turn has to have an update of the average in it.
     return measure_training(names, make_step, steps, turn=EVERY)
@@ -137,9 +151,13 @@ def make_step(name: str, folder: Path) -> Step:
     words = tuple(f"w{number}" for number in range(VOCABULARY))
     corpus = Corpus("benchmark", Vocabulary(words), text, text[:1000], text[:1000])
     task = LanguageModelTask()
+    base = name.removesuffix(AVERAGED)
+    method = base.removesuffix(LEARNT)
     config = task.resolve(
         {
-            "method": name.removesuffix(AVERAGED),
+            "method": method,
+            **({} if base == method else {"prior": "fitted", "sigma_lr": 1.0}),
+            **recipe_option(method),
             "size": "medium",
             "batch_size": BATCH,
             "unroll": UNROLL,

@@ -36,6 +36,7 @@ def run_bench(options: BenchOptions) -> None:
     if options.pruned:
         result: object = bench_pruned(options.steps, options.threads)
     else:
-        result = bench(options.steps, options.threads, options.methods, options.averaged)
+        chosen = (options.methods, options.averaged, options.learnt)
+        result = bench(options.steps, options.threads, *chosen)
     if options.json is not None:
         write_json(result, options.json)
