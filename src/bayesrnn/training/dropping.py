@@ -4,12 +4,14 @@ What is dropped stays 0, and the other weights go on learning, with their poster
 one. So they can take over what the dropped ones did, which they cannot after training.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
+from bayesrnn.compression.pruning import dropped_weights
 from bayesrnn.compression.ranking import Ranking, importance
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.posterior import DROPPED_RHO
@@ -89,13 +91,14 @@ class Dropping:
     def after_step(self, step: int, steps: int) -> None:
         """After the `step`-th step, of `steps` in an epoch: drop what is due, and keep it so."""
         if self.schedule is None:
+            self._fill()
             return
         share = self.schedule.at(step / steps)
         every = max(1, min(EVERY, int((self.schedule.end - self.schedule.start) * steps / ROUNDS)))
         is_last = share == self.schedule.share
         if share > self.share and (is_last or step % every == 0):
             self._drop(share)
-        elif self._masks:
+        else:
             self._fill()  # an optimiser with a memory moves them, too
 
     def _drop(self, share: float) -> None:
@@ -103,9 +106,14 @@ class Dropping:
             found = importance(self.net, self.module)
         for name, mask in self._masks.items():
             found[name].masked_fill_(mask, -1.0)  # below all others, those of no importance, too
-        kept = Ranking(found).kept(share)
-        self._masks = {name: ~kept[name].to(values.device) for name, values in found.items()}
+        self.impose(Ranking(found).kept(share))
         self.share = share
+
+    def impose(self, kept: Mapping[str, Tensor]) -> None:
+        """Drop the weights where a mask of `kept` is false, and no others."""
+        device = next(self.module.parameters()).device
+        self._masks = {name: ~mask.to(device) for name, mask in kept.items()}
+        self.share = dropped_weights(kept) / sum(mask.numel() for mask in kept.values())
         with self.average.in_place(self.average.is_ready):
             self._fill()
         self._fill()

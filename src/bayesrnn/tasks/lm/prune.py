@@ -24,9 +24,9 @@ from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams
+from bayesrnn.runs.fine_tuning import fine_tune
 from bayesrnn.runs.output import require_outputs, require_writable, write_json, write_text
 from bayesrnn.runs.summary import read_summary
-from bayesrnn.tasks.lm.fine_tuning import fine_tune
 from bayesrnn.tasks.lm.likelihood import target_log_probs
 from bayesrnn.tasks.lm.prune_report import pruning_page, pruning_text
 from bayesrnn.tasks.lm.prune_results import Curve, KeptQuality, Measured, PrunedFile, PrunedRun
@@ -143,17 +143,12 @@ def _write(
     calibration = trained.calibrated()
     if calibration is not None:
         about["calibration"] = calibration.for_one_network().as_json()
-    pruned = without(bench.module, kept)
     tuned: list[float] = []
     if settings.fine_tune:
-        tuned = fine_tune(
-            trained,
-            pruned,
-            kept,
-            epochs=settings.fine_tune,
-            lr=settings.fine_tune_lr,
-            measure=bench.nll,
-        )
+        epochs, lr = settings.fine_tune, settings.fine_tune_lr
+        pruned, tuned = fine_tune(TASK, trained, trained.corpus(), kept, epochs, lr)
+    else:
+        pruned = without(bench.module, kept)
     weights = dict(pruned.named_parameters(remove_duplicate=False))
     size = write_compact(out, weights, kept, about, settings.values)
     again = TASK.open_run(out, device=trained.device.type)

@@ -42,11 +42,14 @@ class PruneSettings(CheckedOptions):
     )
     fine_tune: int = option(
         0,
-        "train what is left for so many epochs before it is written; dropped weights stay dropped",
+        "train what is left for so many epochs before it is written, by the run's own method; "
+        "dropped weights stay dropped",
         ge=0,
         zero="none",
     )
-    fine_tune_lr: float = option(0.1, "learning rate of that training", gt=0)
+    fine_tune_lr: float | None = option(
+        None, "learning rate of that training (default: a tenth of the run's)", gt=0
+    )
     only: tuple[str, ...] = option(
         (),
         "drop weights of these matrices alone, * for anything: 'embedding*,output*'; shares are "
