@@ -84,18 +84,33 @@ def test_of_an_ensemble_of_posteriors_one_member_is_shown(train_arguments, progr
     assert found.gradients.keys() == {"mu", "rho"}
 
 
-def test_the_fitted_noise_counts_for_its_own_checkpoint_alone(runs, program, tmp_path):
+def test_a_calibration_counts_for_its_own_checkpoint_alone(runs, program, tmp_path):
     run = shutil.copytree(runs / "bbb", tmp_path / "run")
     step = CheckpointStore(run).load_model("best").step
     file = run / "calibration.json"
     fitted = FittedScaling(Scaling(noise=0.4), 2, 100, 3.0, 2.9, 2.8, 2.7)
-    for stored, expected in ((step, 0.4), (step - 1, None)):
+    for stored, counts in ((step, True), (step - 1, False)):
         write_calibration(run, Calibration(stored, 2, 1, "word", fitted))
-        assert examine(LM, run, device="cpu", samples=0).noise_factor == expected
+        found = examine(LM, run, device="cpu", samples=0).calibration
+        assert (found is not None) == counts
     file.write_text("{")
     code, _, errors = program("doctor", run)
     assert code == 1
     assert "calibration.json is damaged" in errors
+
+
+def test_validation_data_are_predicted_as_calibrated(runs, tmp_path):
+    """Draws without noise at the temperature of the mean are the mean."""
+    run = shutil.copytree(runs / "bbb", tmp_path / "run")
+    before = examine(LM, run, device="cpu", samples=2).validation
+    fitted = FittedScaling(Scaling(1e-6, 3.0, 3.0), 2, 100, 3.0, 2.9, 2.8, 2.7)
+    step = CheckpointStore(run).load_model("best").step
+    write_calibration(run, Calibration(step, 2, 1, "word", fitted))
+    found = examine(LM, run, device="cpu", samples=2).validation
+    assert found.mean_as_trained == before.mean
+    assert before.mean_as_trained is None
+    assert found.mean.entropy > before.mean.entropy
+    assert found.draws.nll == pytest.approx(found.mean.nll, abs=1e-4)
 
 
 def test_wrong_data_and_files_are_refused_in_words(runs, program, tmp_path, train_arguments):

@@ -6,7 +6,15 @@ import pytest
 
 from bayesrnn.runs.doctor.findings import RULES, findings
 
-from .examinations import course, examination, nats, tensor, validation, without_posterior
+from .examinations import (
+    calibration,
+    course,
+    examination,
+    nats,
+    tensor,
+    validation,
+    without_posterior,
+)
 
 #: For each rule what makes it speak, what it then says, and what is just not enough.
 CASES = {
@@ -41,9 +49,9 @@ CASES = {
         {"validation": validation(mean_entropy=2.0)},
     ),
     "The noise of draws is not what the data say": (
-        {"noise_factor": 0.5},
+        {"calibration": calibration(noise=0.5)},
         ["0.50 times", "wider", "--sigma-lr"],
-        {"noise_factor": None},
+        {"calibration": calibration(noise=0.9)},
     ),
     "Most steps are clipped": (
         {"course": course(clipped=0.93)},
@@ -113,6 +121,39 @@ def test_a_network_that_has_learnt_next_to_nothing_does_not_overfit():
     barely = nats(mean=5.99, draws=5.99, kl=None)
     worse = validation(mean=6.01, draws=6.0, mean_entropy=6.0, draws_entropy=6.0)
     assert titles(without_posterior(nats=barely, validation=worse)) == []
+
+
+def test_a_calibrated_run_is_not_told_to_calibrate():
+    worse = validation(draws=3.95)
+    (found,) = findings(examination(validation=worse, calibration=calibration(draws_fitted=4.0)))
+    assert "both calibrated" in found.seen
+    assert "calibrate " not in found.advice
+    assert "the mean weights, with which commands predict" in found.advice
+    (found,) = findings(examination(validation=worse, calibration=calibration()))
+    assert "(--samples 0); on the 4,000 words that it was calibrated on, 10 draws" in found.advice
+    few = examination(validation=replace(worse, samples=2), calibration=calibration())
+    assert "more draws (--samples 10)" in findings(few)[0].advice
+
+
+@pytest.mark.parametrize(("whole", "said"), [(False, "runs/mine --whole"), (True, "more valid")])
+def test_a_temperature_that_does_not_fit_is_fitted_to_all_data(whole, said):
+    unsure = validation(draws_entropy=4.0)
+    (found,) = findings(examination(validation=unsure, calibration=calibration(whole=whole)))
+    assert found.seen.startswith("calibrated predictions of the average of draws")
+    assert said in found.advice
+
+
+def test_another_checkpoint_is_calibrated_by_name():
+    (found,) = findings(examination(validation=validation(draws=3.95), checkpoint="last"))
+    assert found.advice.startswith("bayesrnn calibrate runs/mine --checkpoint last ")
+
+
+def test_overfitting_is_told_by_the_weights_as_trained():
+    """A temperature takes a part of the loss on new data away, and leaves training data alone."""
+    as_trained = replace(validation().mean, nll=4.4)
+    checked = replace(validation(), mean_as_trained=as_trained)
+    assert examination(validation=checked).gap == pytest.approx(4.4 - 3.8)
+    assert titles(examination(validation=checked)) == ["It overfits"]
 
 
 def test_of_a_healthy_run_there_is_nothing_to_say():

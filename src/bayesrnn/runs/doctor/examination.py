@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from bayesrnn.runs.calibration import Calibration
 from bayesrnn.runs.doctor.course import Course
 from bayesrnn.runs.doctor.gradients import GradientNoise, TrainingLoss
 from bayesrnn.runs.doctor.posterior import TensorReport
@@ -44,12 +45,16 @@ class Nats:
 class Validation:
     """The same part of the validation set by the mean weights, and by the average of draws.
 
+    Both are calibrated where the run is.
+
     draws: None where all draws are the same network.
+    mean_as_trained: by the mean weights before calibration, where that has changed them.
     """
 
     mean: PredictionScore
     draws: PredictionScore | None
     samples: int
+    mean_as_trained: PredictionScore | None = None
 
 
 @dataclass(frozen=True)
@@ -58,9 +63,10 @@ class Examination:
 
     tensors: of the posterior; empty where the method has none.
     left_out: what could not be measured, and why.
-    noise_factor: the factor on the noise of draws that `bayesrnn calibrate` has fitted.
+    calibration: that of the step that was examined.
     prior: its name among the options, if the method has one.
     sigma_lr: the rate of widths that have one of their own; else 0.
+    checkpoint: as the user named it.
     minibatches: in an epoch.
     """
 
@@ -69,6 +75,7 @@ class Examination:
     task: str
     measure: str
     step: int
+    checkpoint: str
     minibatches: int
     clip: float | None
     course: Course
@@ -76,15 +83,18 @@ class Examination:
     tensors: Sequence[TensorReport] = ()
     gradients: dict[str, GradientNoise] = field(default_factory=dict)
     validation: Validation | None = None
-    noise_factor: float | None = None
+    calibration: Calibration | None = None
     prior: str | None = None
     sigma_lr: float = 0.0
     left_out: Sequence[str] = ()
 
     @property
     def gap(self) -> float:
-        """The nats by which the mean weights predict training data better than new data."""
-        return 0.0 if self.validation is None else self.validation.mean.nll - self.nats.train.mean
+        """The nats by which the mean weights, as trained, predict training better than new data."""
+        if self.validation is None:
+            return 0.0
+        as_trained = self.validation.mean_as_trained or self.validation.mean
+        return as_trained.nll - self.nats.train.mean
 
     @property
     def lost(self) -> float | None:

@@ -25,6 +25,7 @@ from bayesrnn.runs.load import make_method
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.training.run_directory import RunDirectory
 from bayesrnn.uncertainty.draws import Draws
+from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 #: Validation predictions that the mean weights and draws are scored on, at most.
 MOST = 20_000
@@ -62,12 +63,17 @@ def examine(
     calibration = run.calibrated()
     records, batches = RunDirectory(path).metrics.read(), problem.minibatches(0)
     rounds = run.method.round_epochs(run.config.options, run.config.epochs)
+    validation = None
+    if held_out is not None:
+        scaling = UNSCALED if calibration is None else calibration.scaling
+        validation = _validation(run, held_out, samples, seed, scaling)
     return Examination(
         path=path,
         method=run.config.method,
         task=task.name,
         measure=measure.title,
         step=run.step,
+        checkpoint=checkpoint,
         minibatches=len(batches),
         clip=clip,
         course=read_course(records, measure, rounds, clip),
@@ -79,8 +85,8 @@ def examine(
         ),
         tensors=tensors,
         gradients=gradients,
-        validation=None if held_out is None else _validation(run, held_out, samples, seed),
-        noise_factor=None if calibration is None else calibration.scaling.noise,
+        validation=validation,
+        calibration=calibration,
         prior=run.config.options.get("prior"),
         sigma_lr=run.config.options.get("sigma_lr", 0.0),
         left_out=_left_out(task.name, anew, held_out),
@@ -137,12 +143,23 @@ def build_anew(task: Task[Any, Any], run: TrainedRun[Any]) -> Anew:
     return Anew(method, net, None, None)
 
 
-def _validation(run: TrainedRun[Any], held_out: HeldOut, samples: int, seed: int) -> Validation:
-    def scored(number: int) -> PredictionScore:
-        draws = Draws(run.method, run.net, number, seeded(seed))
+def _validation(
+    run: TrainedRun[Any], held_out: HeldOut, samples: int, seed: int, scaling: Scaling
+) -> Validation:
+    """Score the mean weights and draws as scaled, and the mean weights also as trained."""
+
+    def scored(number: int, scaling: Scaling) -> PredictionScore:
+        draws = Draws(run.method, run.net, number, seeded(seed), scaling)
         return score(draws, held_out, bar.update)
 
     differing = Draws(run.method, run.net, samples, seeded(seed)).differing(samples)
+    tempered = scaling.mean_temperature != 1
     predictions = sum(len(chunk.targets) for chunk in held_out.chunks)
-    with progress_bar((1 + differing) * predictions, " predictions", "validating") as bar:
-        return Validation(scored(0), scored(samples) if differing else None, differing)
+    passes = 1 + tempered + differing
+    with progress_bar(passes * predictions, " predictions", "validating") as bar:
+        return Validation(
+            mean=scored(0, scaling),
+            draws=scored(samples, scaling) if differing else None,
+            samples=differing,
+            mean_as_trained=scored(0, UNSCALED) if tempered else None,
+        )

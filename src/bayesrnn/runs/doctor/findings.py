@@ -143,10 +143,32 @@ def _worse_draws(found: Examination) -> str | None:
     worse = checked.draws.nll - checked.mean.nll
     if worse < _WORSE:
         return None
+    calibrated = "" if found.calibration is None else ", both calibrated"
     return (
         f"averaged over {checked.samples} draws a prediction costs {checked.draws.nll:.4f} nats, "
-        f"and {checked.mean.nll:.4f} with the mean weights"
+        f"and {checked.mean.nll:.4f} with the mean weights{calibrated}"
     )
+
+
+def _worse_advice(found: Examination) -> str:
+    calibration, checked = found.calibration, found.validation
+    if calibration is None:
+        return f"{calibrate_command(found)} fits the noise of draws"
+    best = calibration.best_samples
+    if not best:
+        return "the mean weights, with which commands predict where you do not give --samples"
+    gain = calibration.fitted.mean_nll_fitted - (calibration.fitted.draws_nll_fitted or 0.0)
+    about = f"{calibration.fitted.predictions:,} {calibration.unit}s that it was calibrated on"
+    better = f"on the {about}, {best} draws were better by {gain:.4f} nats"
+    if checked is not None and checked.samples < best:
+        return f"more draws (--samples {best}); {better}"
+    return f"the mean weights (--samples 0); {better}, which may be chance"
+
+
+def calibrate_command(found: Examination) -> str:
+    """What calibrates the step that was examined."""
+    checkpoint = "" if found.checkpoint == "best" else f" --checkpoint {found.checkpoint}"
+    return f"bayesrnn calibrate {found.path}{checkpoint}"
 
 
 def _unsure(found: Examination) -> str | None:
@@ -159,16 +181,30 @@ def _unsure(found: Examination) -> str | None:
     if best.overconfidence is None or abs(best.overconfidence) < _UNSURE:
         return None
     which = "mean weights" if best is checked.mean else "average of draws"
+    calibrated = "" if found.calibration is None else "calibrated "
     word = "surer than they may be" if best.overconfidence > 0 else "less sure than they could be"
-    return f"predictions of the {which} are {abs(best.overconfidence):.2f} nats {word}"
+    return f"{calibrated}predictions of the {which} are {abs(best.overconfidence):.2f} nats {word}"
+
+
+def _unsure_advice(found: Examination) -> str:
+    if found.calibration is None:
+        return f"{calibrate_command(found)} fits a temperature"
+    if not found.calibration.whole:
+        return f"{calibrate_command(found)} --whole, which fits to all validation data, not a part"
+    return "more validation data, or another method: one temperature does not fit them all"
 
 
 def _fitted_noise(found: Examination) -> str | None:
-    factor, (low, high) = found.noise_factor, _NOISE_NEAR_1
-    if factor is None or low <= factor <= high:
+    if found.calibration is None:
+        return None
+    factor, (low, high) = found.calibration.scaling.noise, _NOISE_NEAR_1
+    if low <= factor <= high:
         return None
     wide = "wider" if factor < 1 else "narrower"
-    return f"validation data want {factor:.2f} times the noise: draws are {wide} than data say"
+    return (
+        f"validation data want {factor:.2f} times the noise, and calibrated draws have it: as "
+        f"trained, draws are {wide} than data say"
+    )
 
 
 def _falling(found: Examination) -> str | None:
@@ -205,16 +241,8 @@ RULES = (
     Rule("The weights cost more than they bring", _overpaid, _overpaid_advice),
     Rule("It underfits", _underfits, _always("a lower --kl-weight, or more epochs")),
     Rule("It overfits", _overfits, _overfit_advice),
-    Rule(
-        "Draws are worse than the mean weights",
-        _worse_draws,
-        lambda found: f"bayesrnn calibrate {found.path} fits the noise of draws",
-    ),
-    Rule(
-        "It does not know how sure it may be",
-        _unsure,
-        lambda found: f"bayesrnn calibrate {found.path} fits a temperature",
-    ),
+    Rule("Draws are worse than the mean weights", _worse_draws, _worse_advice),
+    Rule("It does not know how sure it may be", _unsure, _unsure_advice),
     Rule(
         "The noise of draws is not what the data say",
         _fitted_noise,

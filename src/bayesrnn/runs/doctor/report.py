@@ -14,6 +14,7 @@ from bayesrnn.report.chart import Series, line_chart
 from bayesrnn.report.page import Section, document, notes, render
 from bayesrnn.report.table import Table, titled_text
 from bayesrnn.report.text import number_text, printable
+from bayesrnn.runs.calibration import Calibration, scaling_words
 from bayesrnn.runs.doctor.examination import Examination
 from bayesrnn.runs.doctor.findings import Finding, findings
 from bayesrnn.runs.doctor.gradients import MINIBATCHES
@@ -123,9 +124,12 @@ def _nats(found: Examination) -> Table:
         ("training data, draws", nats.train.draws),
     ]
     if checked is not None:
-        rows += _scored("validation data, mean weights", checked.mean)
+        if checked.mean_as_trained is not None:
+            rows += _scored("validation data, mean weights as trained", checked.mean_as_trained)
+        calibrated = "" if found.calibration is None else ", calibrated"
+        rows += _scored(f"validation data, mean weights{calibrated}", checked.mean)
         if checked.draws is not None:
-            rows += _scored(f"validation data, {checked.samples} draws", checked.draws)
+            rows += _scored(f"validation data, {checked.samples} draws{calibrated}", checked.draws)
     if nats.base is not None and nats.gained is not None:
         rows += [
             ("best constant prediction, no network", nats.base),
@@ -147,8 +151,22 @@ def _nats(found: Examination) -> Table:
             f"validation data: {checked.mean.predictions:,} predictions. NLL - entropy: above 0 "
             "surer than it may be, below 0 less sure"
         )
+    if found.calibration is not None:
+        said.append(_calibration_note(found.calibration))
     shown = [[name, number_text(value, 4)] for name, value in rows]
     return Table(["what", "nats"], shown, ("what",), said)
+
+
+def _calibration_note(calibration: Calibration) -> str:
+    """What calibration changed, of the data that it was fitted to."""
+    fitted = calibration.fitted
+    words = [f"mean weights {fitted.mean_nll:.4f}, calibrated {fitted.mean_nll_fitted:.4f}"]
+    if fitted.draws_nll is not None and fitted.draws_nll_fitted is not None:
+        words.append(
+            f"{fitted.draws} draws {fitted.draws_nll:.4f}, calibrated "
+            f"{fitted.draws_nll_fitted:.4f} ({scaling_words(calibration.scaling, fitted.draws)})"
+        )
+    return f"the {fitted.predictions:,} {calibration.unit}s calibrated on: {'; '.join(words)}"
 
 
 def _scored(name: str, score: PredictionScore) -> list[tuple[str, float]]:
