@@ -5,7 +5,7 @@ from pathlib import Path
 
 from bayesrnn.runs.calibration import Calibration
 from bayesrnn.runs.doctor.course import Course
-from bayesrnn.runs.doctor.examination import Examination, Nats, Validation
+from bayesrnn.runs.doctor.examination import Examination, Nats, Settings, Validation
 from bayesrnn.runs.doctor.gradients import GradientNoise, TrainingLoss
 from bayesrnn.runs.doctor.posterior import EDGES, TensorReport, Widths
 from bayesrnn.runs.held_out import PredictionScore
@@ -39,6 +39,18 @@ def validation(mean=3.9, draws=3.88, mean_entropy=3.89, draws_entropy=3.87):
     return Validation(*scores, samples=10)
 
 
+#: What `--recipe paper` trains with, and what the tuned recipe does.
+PAPER = Settings({"prior": "mixture", "sigma_lr": 0.0, "kl_weight": 1.0}, hold_epochs=4, decay=0.5)
+TUNED = Settings(
+    {"prior": "fitted", "sigma_lr": 1.0, "kl_weight": 0.12},
+    average=0.998,
+    hold_epochs=11,
+    decay=0.5,
+)
+DROPOUT = Settings({"dropout": 0.5}, hold_epochs=4, decay=0.5)
+IVON = Settings({"prior_sigma": 1.0, "hess_init": 0.1}, can_average=False, own_optimiser=True)
+
+
 def calibration(noise=0.9, draws_fitted=3.8, whole=False):
     """A calibration after which draws beat the mean."""
     scaling = Scaling(noise=noise, temperature=1.1, mean_temperature=1.2)
@@ -62,6 +74,7 @@ def examination(**changes):
         tensors=(tensor(),),
         gradients={"mu": GradientNoise(1.0, 4.0), "rho": GradientNoise(0.0, 2.0)},
         validation=validation(),
+        settings=PAPER,
     )
     return replace(well, **changes)
 
@@ -73,6 +86,7 @@ def without_posterior(**changes):
         **{
             "tensors": (),
             "nats": nats(kl=None),
+            "settings": DROPOUT,
             "left_out": ["widths, prior and KL: dropout has no posterior over weights"],
             **changes,
         },

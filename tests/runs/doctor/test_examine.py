@@ -48,6 +48,11 @@ def test_a_run_of_every_method_is_examined_and_left_as_it_is(method, runs, tmp_p
     assert (found.validation.draws is None) == (method == "plain")
     assert found.nats.train.mean < found.nats.base + 2
     assert found.course.epochs == 1
+    assert not found.nats.numbers
+    config = LM.open_run(path, device="cpu").config
+    assert found.settings.options == config.options
+    assert found.settings.average == (config.average or 0)
+    assert found.settings.can_average == METHODS[method].can_average
 
 
 def test_the_start_is_that_of_the_untrained_network(runs):

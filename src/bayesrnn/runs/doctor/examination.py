@@ -1,8 +1,9 @@
 """What an examination of a run has found: figures, without a judgement."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from bayesrnn.runs.calibration import Calibration
 from bayesrnn.runs.doctor.course import Course
@@ -18,12 +19,14 @@ class Nats:
     base: its loss by the best constant prediction, which needs no network; None if not known.
     kl: KL[q || p] of all weights, shared by the predictions of an epoch.
     kl_weight: the factor with which training charges it.
+    numbers: whether numbers are predicted, not classes.
     """
 
     train: TrainingLoss
     base: float | None
     kl: float | None
     kl_weight: float
+    numbers: bool = False
 
     @property
     def gained(self) -> float | None:
@@ -58,14 +61,32 @@ class Validation:
 
 
 @dataclass(frozen=True)
+class Settings:
+    """What a run was trained with, as far as advice depends on it.
+
+    options: those of the method.
+    average: the decay of averaged parameters; 0 without.
+    can_average, own_optimiser: see `Method`.
+    hold_epochs: at the full learning rate, which is then multiplied by `decay` in each epoch.
+    kl_warmup: epochs in which the weight of the KL rises.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    average: float = 0.0
+    can_average: bool = True
+    own_optimiser: bool = False
+    hold_epochs: int = 1
+    decay: float = 1.0
+    kl_warmup: float = 0.0
+
+
+@dataclass(frozen=True)
 class Examination:
     """All that was found.
 
     tensors: of the posterior; empty where the method has none.
     left_out: what could not be measured, and why.
     calibration: that of the step that was examined.
-    prior: its name among the options, if the method has one.
-    sigma_lr: the rate of widths that have one of their own; else 0.
     checkpoint: as the user named it.
     minibatches: in an epoch.
     """
@@ -84,8 +105,7 @@ class Examination:
     gradients: dict[str, GradientNoise] = field(default_factory=dict)
     validation: Validation | None = None
     calibration: Calibration | None = None
-    prior: str | None = None
-    sigma_lr: float = 0.0
+    settings: Settings = field(default_factory=Settings)
     left_out: Sequence[str] = ()
 
     @property

@@ -12,7 +12,7 @@ from bayesrnn.methods.base import Method
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.runs.doctor.course import read_course
-from bayesrnn.runs.doctor.examination import Examination, Nats, Validation
+from bayesrnn.runs.doctor.examination import Examination, Nats, Settings, Validation
 from bayesrnn.runs.doctor.gradients import (
     MINIBATCHES,
     gradient_noise,
@@ -82,14 +82,27 @@ def examine(
             base=None if held_out is None else held_out.base_nll(),
             kl=sum(one.kl for one in tensors) / predictions_of(batches) if tensors else None,
             kl_weight=run.config.options.get("kl_weight", 1.0),
+            numbers=held_out is not None and held_out.train_targets.is_floating_point(),
         ),
         tensors=tensors,
         gradients=gradients,
         validation=validation,
         calibration=calibration,
-        prior=run.config.options.get("prior"),
-        sigma_lr=run.config.options.get("sigma_lr", 0.0),
+        settings=_settings(run),
         left_out=_left_out(task.name, anew, held_out),
+    )
+
+
+def _settings(run: TrainedRun[Any]) -> Settings:
+    config = run.config
+    return Settings(
+        options=dict(config.options),
+        average=config.average or 0.0,
+        can_average=run.method.can_average,
+        own_optimiser=run.method.own_optimiser,
+        hold_epochs=config.hold_epochs,
+        decay=config.decay,
+        kl_warmup=config.kl_warmup or 0.0,
     )
 
 
