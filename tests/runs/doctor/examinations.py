@@ -9,6 +9,7 @@ from bayesrnn.runs.doctor.examination import Examination, Nats, Settings, Valida
 from bayesrnn.runs.doctor.gradients import GradientNoise, TrainingLoss
 from bayesrnn.runs.doctor.posterior import EDGES, TensorReport, Widths
 from bayesrnn.runs.held_out import PredictionScore
+from bayesrnn.runs.verdict import KeptVerdict, Verdict
 from bayesrnn.uncertainty.fitting import FittedScaling
 from bayesrnn.uncertainty.scaling import Scaling
 
@@ -56,6 +57,11 @@ def calibration(noise=0.9, draws_fitted=3.8, whole=False):
     scaling = Scaling(noise=noise, temperature=1.1, mean_temperature=1.2)
     fitted = FittedScaling(scaling, 10, 4000, 3.95, 3.9, 3.92, draws_fitted)
     return Calibration(300, samples=10, seed=1, unit="word", fitted=fitted, whole=whole)
+
+
+def verdict(*findings, predictions=2000, unit="word", step=300):
+    """A verdict that is kept, on the step that is examined."""
+    return KeptVerdict(step, Verdict(findings, predictions, unit))
 
 
 def examination(**changes):

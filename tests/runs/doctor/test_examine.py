@@ -11,6 +11,7 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.runs.calibration import Calibration, write_calibration
 from bayesrnn.runs.doctor.examine import build_anew, examine
 from bayesrnn.runs.load import make_method
+from bayesrnn.runs.verdict import read_verdict, write_verdict
 from bayesrnn.tasks import TASKS
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.uncertainty.fitting import FittedScaling
@@ -116,6 +117,23 @@ def test_validation_data_are_predicted_as_calibrated(runs, tmp_path):
     assert before.mean_as_trained is None
     assert found.mean.entropy > before.mean.entropy
     assert found.draws.nll == pytest.approx(found.mean.nll, abs=1e-4)
+
+
+def test_the_verdict_of_the_run_is_found_with_its_step(runs, program, tmp_path):
+    run = shutil.copytree(runs / "bbb", tmp_path / "run", symlinks=True)
+    assert examine(LM, run, device="cpu", samples=0).kept_verdict is None
+    code, out, errors = program("calibrate", run, "--samples", "2", "--device", "cpu")
+    assert code == 0, errors
+    found = examine(LM, run, device="cpu", samples=0)
+    assert found.verdict.line in out + errors
+    assert found.kept_verdict == read_verdict(run)
+    assert found.kept_verdict.step == found.step
+    write_verdict(run, found.verdict, found.step + 1)
+    other = examine(LM, run, device="cpu", samples=0)
+    assert other.verdict is None
+    assert other.kept_verdict.verdict == found.verdict
+    (run / "verdict.json").write_text('{"findings": 3}')
+    assert examine(LM, run, device="cpu", samples=0).kept_verdict is None
 
 
 def test_wrong_data_and_files_are_refused_in_words(runs, program, tmp_path, train_arguments):

@@ -226,7 +226,7 @@ def test_a_calibrated_run_is_not_told_to_calibrate():
     (found,) = findings(examination(validation=worse, calibration=calibration(draws_fitted=4.0)))
     assert "both calibrated" in found.seen
     assert "calibrate " not in found.advice
-    assert found.advice == "the mean weights, as commands do where you do not give --samples"
+    assert found.advice == "predicting with the mean weights, as commands do without --samples"
     (found,) = findings(examination(validation=worse, calibration=calibration()))
     assert "(--samples 0); on the 4,000 words that it was calibrated on, 10 draws" in found.advice
     few = examination(validation=replace(worse, samples=2), calibration=calibration())

@@ -10,6 +10,7 @@ from bayesrnn.runs.doctor.course import Course
 from bayesrnn.runs.doctor.gradients import GradientNoise, TrainingLoss
 from bayesrnn.runs.doctor.posterior import TensorReport
 from bayesrnn.runs.held_out import PredictionScore
+from bayesrnn.runs.verdict import KeptVerdict, Verdict
 
 
 @dataclass(frozen=True)
@@ -87,6 +88,7 @@ class Examination:
     tensors: of the posterior; empty where the method has none.
     left_out: what could not be measured, and why.
     calibration: that of the step that was examined.
+    kept_verdict: the one in the folder of the run, maybe on another step.
     checkpoint: as the user named it.
     minibatches: in an epoch.
     """
@@ -105,8 +107,15 @@ class Examination:
     gradients: dict[str, GradientNoise] = field(default_factory=dict)
     validation: Validation | None = None
     calibration: Calibration | None = None
+    kept_verdict: KeptVerdict | None = None
     settings: Settings = field(default_factory=Settings)
     left_out: Sequence[str] = ()
+
+    @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the step that was examined, if there is one."""
+        kept = self.kept_verdict
+        return kept.verdict if kept is not None and kept.step == self.step else None
 
     @property
     def gap(self) -> float:

@@ -23,6 +23,7 @@ from bayesrnn.runs.doctor.posterior import tensor_reports
 from bayesrnn.runs.held_out import HeldOut, PredictionScore, score
 from bayesrnn.runs.load import make_method
 from bayesrnn.runs.task import Task, TrainedRun
+from bayesrnn.runs.verdict import read_verdict
 from bayesrnn.training.run_directory import RunDirectory
 from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
@@ -88,6 +89,7 @@ def examine(
         gradients=gradients,
         validation=validation,
         calibration=calibration,
+        kept_verdict=read_verdict(path),
         settings=_settings(run),
         left_out=_left_out(task.name, anew, held_out),
     )

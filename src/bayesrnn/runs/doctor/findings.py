@@ -124,7 +124,7 @@ def _overpaid_moves(found: Examination) -> list[Move]:
         changes = {name: way for move in (*prior, *faster) for name, way in move.changes.items()}
         # Where the KL costs too much, no later complaint is to raise its weight.
         return [Move(", with ".join(filter(None, (words, widths))), {**changes, "kl_weight": -1})]
-    if _overfits(found):
+    if overfits(found):
         return [smaller]
     return [*([] if _rising(found) else epochs(+1)), *stronger_prior(found, -1), smaller]
 
@@ -143,7 +143,8 @@ def _underfit_moves(found: Examination) -> list[Move]:
     return [*stronger_prior(found, -1), *([] if _rising(found) else epochs(+1))]
 
 
-def _overfits(found: Examination) -> str | None:
+def overfits(found: Examination) -> str | None:
+    """Whether much of what was gained on training data is lost on new data, in figures."""
     lost, at_prior = found.lost, overall(found.tensors).at_prior
     if lost is None or lost < _MUCH_LOST or found.gap < _SMALL_GAP:
         return None
@@ -196,18 +197,19 @@ def _worse_moves(found: Examination) -> list[Move]:
         return [Move(f"{calibrate_command(found)} fits the noise of draws")]
     best = calibration.best_samples
     if not best:
-        return [Move("the mean weights, as commands do where you do not give --samples")]
+        return [Move("predicting with the mean weights, as commands do without --samples")]
     gain = calibration.fitted.mean_nll_fitted - (calibration.fitted.draws_nll_fitted or 0.0)
     about = f"{calibration.fitted.predictions:,} {calibration.unit}s that it was calibrated on"
     better = f"on the {about}, {best} draws were better by {gain:.4f} nats"
     if checked is not None and checked.samples < best:
         return [Move(f"more draws (--samples {best}); {better}")]
-    return [Move(f"the mean weights (--samples 0); {better}, which may be chance")]
+    return [Move(f"predicting with the mean weights (--samples 0); {better}, maybe by chance")]
 
 
 def _unsure(found: Examination) -> str | None:
+    """Of a run without a verdict, which has looked for the same with more care."""
     checked = found.validation
-    if checked is None:
+    if checked is None or (found.verdict and found.calibration):
         return None
     best = checked.mean
     if checked.draws is not None and checked.draws.nll < best.nll:
@@ -301,7 +303,7 @@ RULES = (
     ),
     Rule("The weights cost more than they bring", _overpaid, _overpaid_moves),
     Rule("It underfits", _underfits, _underfit_moves),
-    Rule("It overfits", _overfits, _overfit_moves),
+    Rule("It overfits", overfits, _overfit_moves),
     Rule("Draws are worse than the mean weights", _worse_draws, _worse_moves),
     Rule("It does not know how sure it may be", _unsure, _unsure_moves),
     Rule(
