@@ -3,6 +3,7 @@
 import json
 import math
 import shutil
+from dataclasses import replace
 
 import pytest
 import torch
@@ -46,6 +47,9 @@ def test_there_and_back(tmp_path):
     assert read_calibration(tmp_path) is None
     write_calibration(tmp_path, made())
     assert read_calibration(tmp_path) == made()
+    whole = replace(made(), whole=True)
+    write_calibration(tmp_path, whole)
+    assert read_calibration(tmp_path) == whole
     of_one = made().for_one_network()
     write_calibration(tmp_path, of_one)
     assert read_calibration(tmp_path) == of_one
@@ -215,3 +219,12 @@ def test_few_predictions_do_not_tell(tmp_path, predictions, unit, enough):
     assert ("too few to tell whether its uncertainty can be trusted" in said) == (not enough)
     bad = Verdict((Finding("something is wrong", {}, good=False),), predictions, unit)
     assert "do not trust its uncertainty" in bad.text(tmp_path)
+
+
+def test_a_calibration_says_whether_all_validation_data_were_fitted_to(run, program):
+    for options, whole in (((), False), (("--whole",), True)):
+        code, _, errors = program("calibrate", run, "--samples", "1", "--device", "cpu", *options)
+        assert code == 0, errors
+        fitted = read_calibration(run)
+        data = TASK.load(TASK.open_run(run).config)
+        assert fitted.whole == (whole or len(data.valid) - 1 == fitted.fitted.predictions)

@@ -150,10 +150,16 @@ def test_a_run_is_examined(task, train, program, tmp_path):
         data = task.load(loaded.config)
         problem = task.problem(loaded.config, data, loaded.method, loaded.net, loaded.device)
         unit = problem.loss_metrics(0.0).get("nll", 0.0)
-        assert found["validation"]["mean"]["nll"] + unit == pytest.approx(
-            epoch["valid_nll"], rel=1e-4
-        )
+        as_trained = found["validation"]["mean_as_trained"]
+        assert as_trained["nll"] + unit == pytest.approx(epoch["valid_nll"], rel=1e-4)
         assert found["validation"]["samples"] == 2
+        # Training has calibrated it, and given a verdict on it.
+        verdict = json.loads((run / "verdict.json").read_text())
+        bad = [one["words"] for one in verdict["findings"] if not one["good"]]
+        explained = [one["title"] for one in found["verdict"]["explanations"]]
+        assert explained[: len(bad)] == bad
+        assert found["verdict"]["trusted"] == verdict["trusted"]
+        assert "Verdict (on" in out
 
 
 def test_training_ends_with_a_calibration_and_a_verdict(task, train, program, tmp_path, capsys):

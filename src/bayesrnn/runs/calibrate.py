@@ -75,7 +75,9 @@ def calibrate(
         fitted = fit_scaling(
             run.method, run.net, known.score, options.samples, options.seed, bar.update
         )
-    calibration = Calibration(run.step, options.samples, options.seed, known.unit, fitted)
+    calibration = Calibration(
+        run.step, options.samples, options.seed, known.unit, fitted, known.whole
+    )
     write_calibration(options.run, calibration)
     verdict = task.verdict(replace(run, calibration=calibration), data)
     if verdict is not None:

@@ -26,6 +26,7 @@ class Calibration:
     step: of the checkpoint that they belong to.
     samples, seed: of the draws that were averaged.
     unit: what was predicted, in the singular.
+    whole: whether all validation data were fitted to; of earlier versions, not known.
     """
 
     step: int
@@ -33,6 +34,7 @@ class Calibration:
     seed: int
     unit: str
     fitted: FittedScaling
+    whole: bool = False
 
     @property
     def scaling(self) -> Scaling:
@@ -81,6 +83,7 @@ class Calibration:
             seed=int(values["seed"]),
             unit=str(values["unit"]),
             fitted=fitted,
+            whole=bool(values.get("whole", False)),
         )
 
 

@@ -106,10 +106,12 @@ class ValidationScore(NamedTuple):
 
     unit: what is predicted, in the singular.
     score: the log-probability of each truth under a network, at several temperatures.
+    whole: whether of all validation data.
     """
 
     unit: str
     score: Score
+    whole: bool = False
 
 
 class Task(ABC, Generic[Config, Data]):

@@ -5,7 +5,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 import torch
 from torch import Tensor
@@ -44,26 +44,37 @@ class Verdict:
     unit: str
 
     @property
+    def needed(self) -> int:
+        """The predictions that it takes to tell."""
+        return _ENOUGH_WORDS if self.unit == "word" else _ENOUGH
+
+    @property
     def enough(self) -> bool:
         """Whether there are enough predictions to tell."""
-        return self.predictions >= (_ENOUGH_WORDS if self.unit == "word" else _ENOUGH)
+        return self.predictions >= self.needed
 
     @property
     def trusted(self) -> bool:
         """Whether everything is good enough, and more than chance."""
         return self.enough and all(finding.good for finding in self.findings)
 
-    def text(self, path: Path) -> str:
-        """The verdict in one line, and what to do next if it is bad."""
+    @property
+    def line(self) -> str:
+        """The verdict in one line."""
         said = "; ".join(finding.words for finding in self.findings)
         if self.trusted:
             end = "trust its uncertainty on data like these"
         elif all(finding.good for finding in self.findings):
             end = "too few to tell whether its uncertainty can be trusted"
         else:
-            end = f"do not trust its uncertainty: bayesrnn doctor {path}"
+            end = "do not trust its uncertainty"
         about = counted(self.predictions, f"validation {self.unit}")
         return f"verdict (on {about}): {said}; {end}"
+
+    def text(self, path: Path) -> str:
+        """The verdict in one line, and what to do next if it is bad."""
+        good = all(finding.good for finding in self.findings)
+        return self.line if good else f"{self.line}: bayesrnn doctor {path}"
 
     def as_json(self) -> dict[str, Any]:
         """The values for a JSON file."""
@@ -86,6 +97,31 @@ def read_verdict_text(path: Path) -> str | None:
     return str(text)
 
 
+class KeptVerdict(NamedTuple):
+    """A verdict, and the step of the checkpoint that it is on."""
+
+    step: int
+    verdict: Verdict
+
+
+def read_verdict(path: Path) -> KeptVerdict | None:
+    """The verdict in the folder of a run, on whichever checkpoint; None: there is none to read."""
+    try:
+        values = json.loads((path / VERDICT_FILE).read_bytes())
+        findings = tuple(
+            Finding(
+                words=str(one["words"]),
+                metrics={name: float(value) for name, value in one["metrics"].items()},
+                good=bool(one["good"]),
+            )
+            for one in values["findings"]
+        )
+        verdict = Verdict(findings, int(values["predictions"]), str(values["unit"]))
+        return KeptVerdict(int(values["step"]), verdict)
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return None
+
+
 def draws_finding(calibration: Calibration, perplexity: bool = False) -> Finding:
     """Whether draws predict better than the mean weights, both calibrated.
 
@@ -104,8 +140,8 @@ def draws_finding(calibration: Calibration, perplexity: bool = False) -> Finding
 
 
 #: Nats by which a word is more surprising than expected, and an AUROC, that can be lived with.
-_LARGEST_SURPRISE = 0.1
-_LOWEST_AUROC = 0.6
+LARGEST_SURPRISE = 0.1
+LOWEST_AUROC = 0.6
 
 
 def word_findings(
@@ -137,7 +173,7 @@ def word_findings(
                 "overconfidence": surprise,
                 "overconfidence_error": chance,
             },
-            abs(surprise) <= _LARGEST_SURPRISE + chance,
+            abs(surprise) <= LARGEST_SURPRISE + chance,
         ),
         unfamiliar_finding(regular, shifted, unfamiliar),
     ]
@@ -159,13 +195,13 @@ def unfamiliar_finding(regular: Tensor, shifted: Tensor, unfamiliar: str) -> Fin
     return Finding(
         f"{unfamiliar} is told from familiar: AUROC {auroc:.2f}",
         {"auroc": auroc},
-        auroc >= _LOWEST_AUROC,
+        auroc >= LOWEST_AUROC,
     )
 
 
 #: A calibration error, and a share of truths outside of 90% intervals, that can be lived with.
-_LARGEST_ERROR = 0.05
-_COVERAGE = (0.85, 0.95)
+LARGEST_ERROR = 0.05
+COVERAGE = (0.85, 0.95)
 
 
 def classes_findings(probabilities: Tensor, truths: Tensor, trained_on: Tensor) -> list[Finding]:
@@ -192,7 +228,7 @@ def classes_findings(probabilities: Tensor, truths: Tensor, trained_on: Tensor) 
         Finding(
             f"calibration error {found.ece:.1%}",
             {"ece": found.ece},
-            found.ece <= _LARGEST_ERROR + chance,
+            found.ece <= LARGEST_ERROR + chance,
         ),
         Finding(compared, {"nll": nll, "constant_nll": constant}, better),
     ]
@@ -205,7 +241,7 @@ def numbers_findings(coverage: float, errors: Tensor, constant_errors: Tensor) -
 
     errors, constant_errors: truth minus prediction, and minus the mean of the training data.
     """
-    low, high = _COVERAGE
+    low, high = COVERAGE
     rmse, constant = (each.square().mean().sqrt().item() for each in (errors, constant_errors))
     better = _is_positive(constant_errors.square() - errors.square())
     compared = f"RMSE {rmse:.4g} against {constant:.4g} for no model"

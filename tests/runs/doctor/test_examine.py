@@ -11,6 +11,7 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.runs.calibration import Calibration, write_calibration
 from bayesrnn.runs.doctor.examine import build_anew, examine
 from bayesrnn.runs.load import make_method
+from bayesrnn.runs.verdict import read_verdict, write_verdict
 from bayesrnn.tasks import TASKS
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.uncertainty.fitting import FittedScaling
@@ -48,6 +49,11 @@ def test_a_run_of_every_method_is_examined_and_left_as_it_is(method, runs, tmp_p
     assert (found.validation.draws is None) == (method == "plain")
     assert found.nats.train.mean < found.nats.base + 2
     assert found.course.epochs == 1
+    assert not found.nats.numbers
+    config = LM.open_run(path, device="cpu").config
+    assert found.settings.options == config.options
+    assert found.settings.average == (config.average or 0)
+    assert found.settings.can_average == METHODS[method].can_average
 
 
 def test_the_start_is_that_of_the_untrained_network(runs):
@@ -84,18 +90,50 @@ def test_of_an_ensemble_of_posteriors_one_member_is_shown(train_arguments, progr
     assert found.gradients.keys() == {"mu", "rho"}
 
 
-def test_the_fitted_noise_counts_for_its_own_checkpoint_alone(runs, program, tmp_path):
+def test_a_calibration_counts_for_its_own_checkpoint_alone(runs, program, tmp_path):
     run = shutil.copytree(runs / "bbb", tmp_path / "run")
     step = CheckpointStore(run).load_model("best").step
     file = run / "calibration.json"
     fitted = FittedScaling(Scaling(noise=0.4), 2, 100, 3.0, 2.9, 2.8, 2.7)
-    for stored, expected in ((step, 0.4), (step - 1, None)):
+    for stored, counts in ((step, True), (step - 1, False)):
         write_calibration(run, Calibration(stored, 2, 1, "word", fitted))
-        assert examine(LM, run, device="cpu", samples=0).noise_factor == expected
+        found = examine(LM, run, device="cpu", samples=0).calibration
+        assert (found is not None) == counts
     file.write_text("{")
     code, _, errors = program("doctor", run)
     assert code == 1
     assert "calibration.json is damaged" in errors
+
+
+def test_validation_data_are_predicted_as_calibrated(runs, tmp_path):
+    """Draws without noise at the temperature of the mean are the mean."""
+    run = shutil.copytree(runs / "bbb", tmp_path / "run")
+    before = examine(LM, run, device="cpu", samples=2).validation
+    fitted = FittedScaling(Scaling(1e-6, 3.0, 3.0), 2, 100, 3.0, 2.9, 2.8, 2.7)
+    step = CheckpointStore(run).load_model("best").step
+    write_calibration(run, Calibration(step, 2, 1, "word", fitted))
+    found = examine(LM, run, device="cpu", samples=2).validation
+    assert found.mean_as_trained == before.mean
+    assert before.mean_as_trained is None
+    assert found.mean.entropy > before.mean.entropy
+    assert found.draws.nll == pytest.approx(found.mean.nll, abs=1e-4)
+
+
+def test_the_verdict_of_the_run_is_found_with_its_step(runs, program, tmp_path):
+    run = shutil.copytree(runs / "bbb", tmp_path / "run", symlinks=True)
+    assert examine(LM, run, device="cpu", samples=0).kept_verdict is None
+    code, out, errors = program("calibrate", run, "--samples", "2", "--device", "cpu")
+    assert code == 0, errors
+    found = examine(LM, run, device="cpu", samples=0)
+    assert found.verdict.line in out + errors
+    assert found.kept_verdict == read_verdict(run)
+    assert found.kept_verdict.step == found.step
+    write_verdict(run, found.verdict, found.step + 1)
+    other = examine(LM, run, device="cpu", samples=0)
+    assert other.verdict is None
+    assert other.kept_verdict.verdict == found.verdict
+    (run / "verdict.json").write_text('{"findings": 3}')
+    assert examine(LM, run, device="cpu", samples=0).kept_verdict is None
 
 
 def test_wrong_data_and_files_are_refused_in_words(runs, program, tmp_path, train_arguments):

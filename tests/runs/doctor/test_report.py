@@ -5,8 +5,17 @@ import json
 import pytest
 
 from bayesrnn.runs.doctor.report import doctor_json, doctor_page, doctor_text
+from bayesrnn.runs.verdict import Finding
 
-from .examinations import BINS, course, examination, tensor, validation, without_posterior
+from .examinations import (
+    BINS,
+    course,
+    examination,
+    tensor,
+    validation,
+    verdict,
+    without_posterior,
+)
 
 SICK = {
     "tensors": (tensor(sd=0.05, name="a <b>"), tensor(sd=0.05, name="bias")),
@@ -27,8 +36,27 @@ def test_the_text_fits_its_terminal_and_begins_with_what_is_wrong(width):
 
 def test_a_healthy_run_is_called_so():
     text = doctor_text(examination())
+    assert "This run keeps no verdict" in text
     assert "Nothing that is measured here looks wrong" in text
     assert "Try:" not in text
+
+
+def test_the_verdict_comes_first_and_is_explained(read_page):
+    bad = Finding("90% intervals hold 67%", {"coverage_90": 0.67}, good=False)
+    found = examination(**SICK, kept_verdict=verdict(bad, unit="text"))
+    text = doctor_text(found)
+    order = ("Verdict (on 2,000", "- 90% intervals hold 67%: even", "What is wrong", "sigma did")
+    places = [text.index(words) for words in order]
+    assert places == sorted(places)
+    page = read_page(doctor_page(found)).text
+    assert "do not trust its uncertainty." in page
+    assert "Even calibrated, they are too narrow" in page
+    values = json.loads(json.dumps(doctor_json(found), allow_nan=False))
+    assert values["kept_verdict"]["step"] == 300
+    assert values["verdict"]["trusted"] is False
+    assert values["verdict"]["explanations"][0]["title"] == bad.words
+    alone = doctor_text(examination(kept_verdict=verdict(bad, unit="text")))
+    assert "Nothing else that is measured here looks wrong" in alone
 
 
 def test_what_does_not_apply_is_left_out_with_a_word_why():

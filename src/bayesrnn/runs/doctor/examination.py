@@ -1,13 +1,16 @@
 """What an examination of a run has found: figures, without a judgement."""
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
+from bayesrnn.runs.calibration import Calibration
 from bayesrnn.runs.doctor.course import Course
 from bayesrnn.runs.doctor.gradients import GradientNoise, TrainingLoss
 from bayesrnn.runs.doctor.posterior import TensorReport
 from bayesrnn.runs.held_out import PredictionScore
+from bayesrnn.runs.verdict import KeptVerdict, Verdict
 
 
 @dataclass(frozen=True)
@@ -17,12 +20,14 @@ class Nats:
     base: its loss by the best constant prediction, which needs no network; None if not known.
     kl: KL[q || p] of all weights, shared by the predictions of an epoch.
     kl_weight: the factor with which training charges it.
+    numbers: whether numbers are predicted, not classes.
     """
 
     train: TrainingLoss
     base: float | None
     kl: float | None
     kl_weight: float
+    numbers: bool = False
 
     @property
     def gained(self) -> float | None:
@@ -44,12 +49,36 @@ class Nats:
 class Validation:
     """The same part of the validation set by the mean weights, and by the average of draws.
 
+    Both are calibrated where the run is.
+
     draws: None where all draws are the same network.
+    mean_as_trained: by the mean weights before calibration, where that has changed them.
     """
 
     mean: PredictionScore
     draws: PredictionScore | None
     samples: int
+    mean_as_trained: PredictionScore | None = None
+
+
+@dataclass(frozen=True)
+class Settings:
+    """What a run was trained with, as far as advice depends on it.
+
+    options: those of the method.
+    average: the decay of averaged parameters; 0 without.
+    can_average, own_optimiser: see `Method`.
+    hold_epochs: at the full learning rate, which is then multiplied by `decay` in each epoch.
+    kl_warmup: epochs in which the weight of the KL rises.
+    """
+
+    options: Mapping[str, Any] = field(default_factory=dict)
+    average: float = 0.0
+    can_average: bool = True
+    own_optimiser: bool = False
+    hold_epochs: int = 1
+    decay: float = 1.0
+    kl_warmup: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -58,9 +87,9 @@ class Examination:
 
     tensors: of the posterior; empty where the method has none.
     left_out: what could not be measured, and why.
-    noise_factor: the factor on the noise of draws that `bayesrnn calibrate` has fitted.
-    prior: its name among the options, if the method has one.
-    sigma_lr: the rate of widths that have one of their own; else 0.
+    calibration: that of the step that was examined.
+    kept_verdict: the one in the folder of the run, maybe on another step.
+    checkpoint: as the user named it.
     minibatches: in an epoch.
     """
 
@@ -69,6 +98,7 @@ class Examination:
     task: str
     measure: str
     step: int
+    checkpoint: str
     minibatches: int
     clip: float | None
     course: Course
@@ -76,15 +106,24 @@ class Examination:
     tensors: Sequence[TensorReport] = ()
     gradients: dict[str, GradientNoise] = field(default_factory=dict)
     validation: Validation | None = None
-    noise_factor: float | None = None
-    prior: str | None = None
-    sigma_lr: float = 0.0
+    calibration: Calibration | None = None
+    kept_verdict: KeptVerdict | None = None
+    settings: Settings = field(default_factory=Settings)
     left_out: Sequence[str] = ()
 
     @property
+    def verdict(self) -> Verdict | None:
+        """The verdict on the step that was examined, if there is one."""
+        kept = self.kept_verdict
+        return kept.verdict if kept is not None and kept.step == self.step else None
+
+    @property
     def gap(self) -> float:
-        """The nats by which the mean weights predict training data better than new data."""
-        return 0.0 if self.validation is None else self.validation.mean.nll - self.nats.train.mean
+        """The nats by which the mean weights, as trained, predict training better than new data."""
+        if self.validation is None:
+            return 0.0
+        as_trained = self.validation.mean_as_trained or self.validation.mean
+        return as_trained.nll - self.nats.train.mean
 
     @property
     def lost(self) -> float | None:

@@ -12,7 +12,7 @@ from bayesrnn.methods.base import Method
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.runs.doctor.course import read_course
-from bayesrnn.runs.doctor.examination import Examination, Nats, Validation
+from bayesrnn.runs.doctor.examination import Examination, Nats, Settings, Validation
 from bayesrnn.runs.doctor.gradients import (
     MINIBATCHES,
     gradient_noise,
@@ -23,8 +23,10 @@ from bayesrnn.runs.doctor.posterior import tensor_reports
 from bayesrnn.runs.held_out import HeldOut, PredictionScore, score
 from bayesrnn.runs.load import make_method
 from bayesrnn.runs.task import Task, TrainedRun
+from bayesrnn.runs.verdict import read_verdict
 from bayesrnn.training.run_directory import RunDirectory
 from bayesrnn.uncertainty.draws import Draws
+from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 #: Validation predictions that the mean weights and draws are scored on, at most.
 MOST = 20_000
@@ -62,12 +64,17 @@ def examine(
     calibration = run.calibrated()
     records, batches = RunDirectory(path).metrics.read(), problem.minibatches(0)
     rounds = run.method.round_epochs(run.config.options, run.config.epochs)
+    validation = None
+    if held_out is not None:
+        scaling = UNSCALED if calibration is None else calibration.scaling
+        validation = _validation(run, held_out, samples, seed, scaling)
     return Examination(
         path=path,
         method=run.config.method,
         task=task.name,
         measure=measure.title,
         step=run.step,
+        checkpoint=checkpoint,
         minibatches=len(batches),
         clip=clip,
         course=read_course(records, measure, rounds, clip),
@@ -76,14 +83,28 @@ def examine(
             base=None if held_out is None else held_out.base_nll(),
             kl=sum(one.kl for one in tensors) / predictions_of(batches) if tensors else None,
             kl_weight=run.config.options.get("kl_weight", 1.0),
+            numbers=held_out is not None and held_out.train_targets.is_floating_point(),
         ),
         tensors=tensors,
         gradients=gradients,
-        validation=None if held_out is None else _validation(run, held_out, samples, seed),
-        noise_factor=None if calibration is None else calibration.scaling.noise,
-        prior=run.config.options.get("prior"),
-        sigma_lr=run.config.options.get("sigma_lr", 0.0),
+        validation=validation,
+        calibration=calibration,
+        kept_verdict=read_verdict(path),
+        settings=_settings(run),
         left_out=_left_out(task.name, anew, held_out),
+    )
+
+
+def _settings(run: TrainedRun[Any]) -> Settings:
+    config = run.config
+    return Settings(
+        options=dict(config.options),
+        average=config.average or 0.0,
+        can_average=run.method.can_average,
+        own_optimiser=run.method.own_optimiser,
+        hold_epochs=config.hold_epochs,
+        decay=config.decay,
+        kl_warmup=config.kl_warmup or 0.0,
     )
 
 
@@ -137,12 +158,23 @@ def build_anew(task: Task[Any, Any], run: TrainedRun[Any]) -> Anew:
     return Anew(method, net, None, None)
 
 
-def _validation(run: TrainedRun[Any], held_out: HeldOut, samples: int, seed: int) -> Validation:
-    def scored(number: int) -> PredictionScore:
-        draws = Draws(run.method, run.net, number, seeded(seed))
+def _validation(
+    run: TrainedRun[Any], held_out: HeldOut, samples: int, seed: int, scaling: Scaling
+) -> Validation:
+    """Score the mean weights and draws as scaled, and the mean weights also as trained."""
+
+    def scored(number: int, scaling: Scaling) -> PredictionScore:
+        draws = Draws(run.method, run.net, number, seeded(seed), scaling)
         return score(draws, held_out, bar.update)
 
     differing = Draws(run.method, run.net, samples, seeded(seed)).differing(samples)
+    tempered = scaling.mean_temperature != 1
     predictions = sum(len(chunk.targets) for chunk in held_out.chunks)
-    with progress_bar((1 + differing) * predictions, " predictions", "validating") as bar:
-        return Validation(scored(0), scored(samples) if differing else None, differing)
+    passes = 1 + tempered + differing
+    with progress_bar(passes * predictions, " predictions", "validating") as bar:
+        return Validation(
+            mean=scored(0, scaling),
+            draws=scored(samples, scaling) if differing else None,
+            samples=differing,
+            mean_as_trained=scored(0, UNSCALED) if tempered else None,
+        )

@@ -1,9 +1,21 @@
 """What is wrong with a run, and what to try: a rule for each complaint."""
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
+from bayesrnn.runs.doctor.advice import (
+    FULL_RATE,
+    Move,
+    Plan,
+    averaged_parameters,
+    calibrate_command,
+    dropout_rates,
+    epochs,
+    faster_widths,
+    fitted_prior,
+    stronger_prior,
+)
 from bayesrnn.runs.doctor.examination import Examination
 from bayesrnn.runs.doctor.posterior import overall
 
@@ -38,18 +50,28 @@ class Rule:
     """A complaint.
 
     seen: what an examination shows of it, in figures; None where all is well or not known.
-    advice: what to try, given the examination.
+    moves: what to try, given the examination.
+    so_that: what they are for.
+    otherwise: the advice where nothing is left to try that does not undo what is said before.
     """
 
     title: str
     seen: Callable[[Examination], str | None]
-    advice: Callable[[Examination], str]
+    moves: Callable[[Examination], Sequence[Move]]
+    so_that: str = ""
+    otherwise: str = "what is said above, and then look again"
 
 
-def findings(examination: Examination) -> list[Finding]:
-    """All complaints, the gravest first."""
-    seen = [(rule, rule.seen(examination)) for rule in RULES]
-    return [Finding(rule.title, said, rule.advice(examination)) for rule, said in seen if said]
+def findings(examination: Examination, plan: Plan | None = None) -> list[Finding]:
+    """All complaints, the gravest first; what they advise is added to the plan."""
+    plan = plan or Plan()
+    found = []
+    for rule in RULES:
+        seen = rule.seen(examination)
+        if seen:
+            advice = plan.add(rule.moves(examination), rule.otherwise) + rule.so_that
+            found.append(Finding(rule.title, seen, advice))
+    return found
 
 
 def _sigma_stays(found: Examination) -> str | None:
@@ -66,13 +88,15 @@ def _sigma_stays(found: Examination) -> str | None:
     return "; ".join(said)
 
 
-def _sigma_advice(found: Examination) -> str:
-    rate = "a larger --sigma-lr, or more epochs" if found.sigma_lr else "--sigma-lr 1"
-    return (
-        f"{rate}, so that widths learn at a rate of their own. Until they do, draws, mutual "
-        "information and pruning by |mu| / sigma show the random start, and --sigma-scale acts "
-        "like a dropout rate"
-    )
+def _sigma_moves(found: Examination) -> list[Move]:
+    faster = faster_widths(found)
+    if faster:
+        return faster
+    rate = found.settings.options.get("sigma_lr", FULL_RATE)
+    full = f"(--sigma-lr is {rate:g} already, about as fast as widths can go)"
+    if _rising(found):
+        return [Move(f"a lower --lr with more --epochs {full}", {"lr": -1, "epochs": 1})]
+    return [Move(f"more --epochs {full}", {"epochs": 1})]
 
 
 def _overpaid(found: Examination) -> str | None:
@@ -81,20 +105,28 @@ def _overpaid(found: Examination) -> str | None:
         return None
     most = max(found.tensors, key=lambda tensor: tensor.kl)
     share = most.kl / sum(tensor.kl for tensor in found.tensors)
+    constant = "always saying the frequencies"
+    if found.nats.numbers:
+        constant = "always saying the mean, and how far numbers are from it"
     return (
         f"the KL as charged is {charged:.3g} nats a prediction ({share:.0%} of it in {most.name}), "
-        f"and the weights gain {gained:.3g} over always saying the frequencies: by its own "
-        "objective, no network would be better"
+        f"and the weights gain {gained:.3g} over {constant}: by its own objective, no network "
+        "would be better"
     )
 
 
-def _overpaid_advice(found: Examination) -> str:
-    if found.prior == "fitted" and found.sigma_lr:
-        return "more epochs, a lower --kl-weight, or scales for smaller groups (--prior-per)"
-    return (
-        "--prior fitted, which charges for signal-to-noise alone, with widths that learn "
-        "(--sigma-lr 1)"
-    )
+def _overpaid_moves(found: Examination) -> list[Move]:
+    prior, faster = fitted_prior(found), faster_widths(found)
+    smaller = Move("a smaller network")
+    if prior or faster:
+        words = "--prior fitted, which charges for signal-to-noise alone" if prior else ""
+        widths = "widths that learn (--sigma-lr 1)" if faster else ""
+        changes = {name: way for move in (*prior, *faster) for name, way in move.changes.items()}
+        # Where the KL costs too much, no later complaint is to raise its weight.
+        return [Move(", with ".join(filter(None, (words, widths))), {**changes, "kl_weight": -1})]
+    if overfits(found):
+        return [smaller]
+    return [*([] if _rising(found) else epochs(+1)), *stronger_prior(found, -1), smaller]
 
 
 def _underfits(found: Examination) -> str | None:
@@ -107,7 +139,12 @@ def _underfits(found: Examination) -> str | None:
     )
 
 
-def _overfits(found: Examination) -> str | None:
+def _underfit_moves(found: Examination) -> list[Move]:
+    return [*stronger_prior(found, -1), *([] if _rising(found) else epochs(+1))]
+
+
+def overfits(found: Examination) -> str | None:
+    """Whether much of what was gained on training data is lost on new data, in figures."""
     lost, at_prior = found.lost, overall(found.tensors).at_prior
     if lost is None or lost < _MUCH_LOST or found.gap < _SMALL_GAP:
         return None
@@ -120,10 +157,14 @@ def _lost_text(lost: float) -> str:
     return f"{lost:.0%} of what was gained on training data is lost on validation data"
 
 
-def _overfit_advice(found: Examination) -> str:
-    if found.tensors:
-        return "a larger --kl-weight, a prior that fits itself (--prior fitted), or fewer epochs"
-    return "drop or decay more (--dropout, --weight-decay), fewer epochs, or a smaller network"
+def _overfit_moves(found: Examination) -> list[Move]:
+    moves = []
+    if not (_overpaid(found) and "kl_weight" in found.settings.options):
+        moves += stronger_prior(found, +1)
+    moves += [*fitted_prior(found), *dropout_rates(found, +1)]
+    if not found.tensors and not found.settings.own_optimiser:
+        moves.append(Move("a larger --weight-decay"))
+    return [*moves, *([] if _falling(found) else epochs(-1)), Move("a smaller network")]
 
 
 def _clipped(found: Examination) -> str | None:
@@ -143,15 +184,32 @@ def _worse_draws(found: Examination) -> str | None:
     worse = checked.draws.nll - checked.mean.nll
     if worse < _WORSE:
         return None
+    calibrated = "" if found.calibration is None else ", both calibrated"
     return (
         f"averaged over {checked.samples} draws a prediction costs {checked.draws.nll:.4f} nats, "
-        f"and {checked.mean.nll:.4f} with the mean weights"
+        f"and {checked.mean.nll:.4f} with the mean weights{calibrated}"
     )
 
 
+def _worse_moves(found: Examination) -> list[Move]:
+    calibration, checked = found.calibration, found.validation
+    if calibration is None:
+        return [Move(f"{calibrate_command(found)} fits the noise of draws")]
+    best = calibration.best_samples
+    if not best:
+        return [Move("predicting with the mean weights, as commands do without --samples")]
+    gain = calibration.fitted.mean_nll_fitted - (calibration.fitted.draws_nll_fitted or 0.0)
+    about = f"{calibration.fitted.predictions:,} {calibration.unit}s that it was calibrated on"
+    better = f"on the {about}, {best} draws were better by {gain:.4f} nats"
+    if checked is not None and checked.samples < best:
+        return [Move(f"more draws (--samples {best}); {better}")]
+    return [Move(f"predicting with the mean weights (--samples 0); {better}, maybe by chance")]
+
+
 def _unsure(found: Examination) -> str | None:
+    """Of a run without a verdict, which has looked for the same with more care."""
     checked = found.validation
-    if checked is None:
+    if checked is None or (found.verdict and found.calibration):
         return None
     best = checked.mean
     if checked.draws is not None and checked.draws.nll < best.nll:
@@ -159,16 +217,48 @@ def _unsure(found: Examination) -> str | None:
     if best.overconfidence is None or abs(best.overconfidence) < _UNSURE:
         return None
     which = "mean weights" if best is checked.mean else "average of draws"
+    calibrated = "" if found.calibration is None else "calibrated "
     word = "surer than they may be" if best.overconfidence > 0 else "less sure than they could be"
-    return f"predictions of the {which} are {abs(best.overconfidence):.2f} nats {word}"
+    return f"{calibrated}predictions of the {which} are {abs(best.overconfidence):.2f} nats {word}"
+
+
+def _unsure_moves(found: Examination) -> list[Move]:
+    if found.calibration is None:
+        return [Move(f"{calibrate_command(found)} fits a temperature")]
+    if not found.calibration.whole:
+        whole = f"{calibrate_command(found)} --whole"
+        return [Move(f"{whole}, which fits to all validation data, not to a part")]
+    return [Move("more validation data"), Move("another method: no temperature fits this one")]
 
 
 def _fitted_noise(found: Examination) -> str | None:
-    factor, (low, high) = found.noise_factor, _NOISE_NEAR_1
-    if factor is None or low <= factor <= high:
+    if found.calibration is None:
+        return None
+    factor, (low, high) = found.calibration.scaling.noise, _NOISE_NEAR_1
+    if low <= factor <= high:
         return None
     wide = "wider" if factor < 1 else "narrower"
-    return f"validation data want {factor:.2f} times the noise: draws are {wide} than data say"
+    return (
+        f"validation data want {factor:.2f} times the noise, and calibrated draws have it: as "
+        f"trained, draws are {wide} than data say"
+    )
+
+
+def _noise_moves(found: Examination) -> list[Move]:
+    if _sigma_stays(found):
+        return [Move("widths that learn, as advised above")]
+    faster = faster_widths(found)
+    if faster or found.calibration is None:
+        return faster
+    wider = -1 if found.calibration.scaling.noise < 1 else 1
+    # More of the KL makes a posterior wider; a narrower prior makes it narrower.
+    prior = wider if "kl_weight" in found.settings.options else -wider
+    return [*(stronger_prior(found, prior) if found.tensors else []), *dropout_rates(found, wider)]
+
+
+def _clip_moves(found: Examination) -> list[Move]:
+    slower = Move("a lower --lr together with a larger --clip", {"lr": -1, "clip": 1})
+    return [slower, *averaged_parameters(found, ", which smooth equal steps")]
 
 
 def _falling(found: Examination) -> str | None:
@@ -178,12 +268,12 @@ def _falling(found: Examination) -> str | None:
     return f"the {found.measure} fell by {gain:.1%} in epoch {course.epochs}, the last, and best"
 
 
-def _falling_advice(found: Examination) -> str:
+def _falling_moves(found: Examination) -> list[Move]:
     done, planned = found.course.epochs, found.course.planned
     if done == planned:
-        return "more --epochs"
+        return epochs(+1)
     resume = f"bayesrnn train {found.task} --resume --out {found.path}"
-    return f"go on, these are {done} of {planned} epochs: {resume}"
+    return [Move(f"go on, these are {done} of {planned} epochs: {resume}", {"epochs": 1})]
 
 
 def _rising(found: Examination) -> str | None:
@@ -196,41 +286,33 @@ def _rising(found: Examination) -> str | None:
     )
 
 
-def _always(text: str) -> Callable[[Examination], str]:
-    return lambda found: text
+def _rising_moves(found: Examination) -> list[Move]:
+    settings, earlier = found.settings, []
+    if settings.hold_epochs > 1 and settings.decay < 1:
+        earlier = [Move(f"an earlier decay (--hold-epochs below {settings.hold_epochs})")]
+    return [*epochs(-1), *earlier, *averaged_parameters(found, "")]
 
 
 RULES = (
-    Rule("sigma did not learn", _sigma_stays, _sigma_advice),
-    Rule("The weights cost more than they bring", _overpaid, _overpaid_advice),
-    Rule("It underfits", _underfits, _always("a lower --kl-weight, or more epochs")),
-    Rule("It overfits", _overfits, _overfit_advice),
     Rule(
-        "Draws are worse than the mean weights",
-        _worse_draws,
-        lambda found: f"bayesrnn calibrate {found.path} fits the noise of draws",
+        "sigma did not learn",
+        _sigma_stays,
+        _sigma_moves,
+        so_that=", so that widths learn. Until they do, draws, mutual information and pruning by "
+        "|mu| / sigma show the random start, and --sigma-scale acts like a dropout rate",
     ),
-    Rule(
-        "It does not know how sure it may be",
-        _unsure,
-        lambda found: f"bayesrnn calibrate {found.path} fits a temperature",
-    ),
+    Rule("The weights cost more than they bring", _overpaid, _overpaid_moves),
+    Rule("It underfits", _underfits, _underfit_moves),
+    Rule("It overfits", overfits, _overfit_moves),
+    Rule("Draws are worse than the mean weights", _worse_draws, _worse_moves),
+    Rule("It does not know how sure it may be", _unsure, _unsure_moves),
     Rule(
         "The noise of draws is not what the data say",
         _fitted_noise,
-        _always("widths that learn (--sigma-lr 1); for dropout, another rate"),
+        _noise_moves,
+        otherwise="nothing more: calibrated predictions have the noise that suits them",
     ),
-    Rule(
-        "Most steps are clipped",
-        _clipped,
-        _always(
-            "a lower --lr together with a larger --clip; or --average, which smooths equal steps"
-        ),
-    ),
-    Rule("It had not finished learning", _falling, _falling_advice),
-    Rule(
-        "It got worse after its best epoch",
-        _rising,
-        _always("fewer --epochs or an earlier decay (--hold-epochs), or --average"),
-    ),
+    Rule("Most steps are clipped", _clipped, _clip_moves),
+    Rule("It had not finished learning", _falling, _falling_moves),
+    Rule("It got worse after its best epoch", _rising, _rising_moves),
 )

@@ -14,13 +14,16 @@ from bayesrnn.report.chart import Series, line_chart
 from bayesrnn.report.page import Section, document, notes, render
 from bayesrnn.report.table import Table, titled_text
 from bayesrnn.report.text import number_text, printable
+from bayesrnn.runs.calibration import Calibration, scaling_words
 from bayesrnn.runs.doctor.examination import Examination
-from bayesrnn.runs.doctor.findings import Finding, findings
+from bayesrnn.runs.doctor.explanation import Diagnosis, diagnose
+from bayesrnn.runs.doctor.findings import Finding
 from bayesrnn.runs.doctor.gradients import MINIBATCHES
 from bayesrnn.runs.doctor.posterior import AT_PRIOR, EDGES, TensorReport, overall
 from bayesrnn.runs.held_out import PredictionScore
+from bayesrnn.runs.verdict import KeptVerdict
 
-_WELL = "Nothing that is measured here looks wrong."
+_WRONG = "What is wrong, and what to try"
 
 _TENSOR_NOTES = (
     "now/start: sigma over what it started from, its median and the range from 1 to 99%; the start "
@@ -40,8 +43,8 @@ _BARS = " ▁▂▃▄▅▆▇█"
 
 
 def doctor_text(found: Examination, width: int = 100) -> str:
-    """Findings first, then what they are based on."""
-    said = [f"{_title(found)}\n", *_complaints(findings(found), width)]
+    """The verdict and findings first, then what they are based on."""
+    said = [f"{_title(found)}\n", *_diagnosis(diagnose(found), width)]
     tables = titled_text(_tables(found, in_text=True), width)
     left_out = [_wrapped(f"not measured: {line}", width) for line in found.left_out]
     return "\n".join([*said, tables.rstrip("\n"), *([""] if left_out else []), *left_out])
@@ -49,10 +52,14 @@ def doctor_text(found: Examination, width: int = 100) -> str:
 
 def doctor_page(found: Examination) -> str:
     """One HTML file."""
-    complaints = findings(found)
-    shown = render("runs/doctor/findings.html.j2", findings=complaints) if complaints else _WELL
+    said = diagnose(found)
     sections = [
-        Section("What is wrong, and what to try", shown),
+        *(
+            [Section("The verdict", said.verdict, _listed(said.explanations))]
+            if said.verdict
+            else []
+        ),
+        Section(_WRONG, _listed(said.findings) if said.findings else _well(said)),
         *(Section(title, table) for title, table in _tables(found, in_text=False)),
     ]
     if found.tensors:
@@ -75,17 +82,44 @@ def doctor_json(found: Examination) -> dict[str, Any]:
     values["course"] |= {"last_gain": course.last_gain, "rise": course.rise}
     values["lost_on_validation"] = found.lost
     values["histogram_edges"] = EDGES
-    values["findings"] = [asdict(finding) for finding in findings(found)]
+    said = diagnose(found)
+    values["kept_verdict"] = None if found.kept_verdict is None else _kept(found.kept_verdict)
+    values["verdict"] = {
+        "text": said.verdict,
+        "trusted": None if found.verdict is None else found.verdict.trusted,
+        "explanations": [asdict(one) for one in said.explanations],
+    }
+    values["findings"] = [asdict(finding) for finding in said.findings]
     return values
+
+
+def _kept(kept: KeptVerdict) -> dict[str, Any]:
+    return {"step": kept.step, **kept.verdict.as_json()}
 
 
 def _title(found: Examination) -> str:
     return f"{found.path.resolve().name} ({found.task}, {found.method}) at step {found.step:,}"
 
 
+def _diagnosis(said: Diagnosis, width: int) -> list[str]:
+    lines = []
+    if said.verdict:
+        lines.append(textwrap.fill(printable(said.verdict), width, break_on_hyphens=False) + "\n")
+    lines += _complaints(said.explanations, width)
+    if not said.findings:
+        return [*lines, f"{_well(said)}\n"]
+    return [*lines, f"{_WRONG}\n", *_complaints(said.findings, width)]
+
+
+def _well(said: Diagnosis) -> str:
+    return f"Nothing{' else' if said.explanations else ''} that is measured here looks wrong."
+
+
+def _listed(complaints: Sequence[Finding]) -> Markup:
+    return render("runs/doctor/findings.html.j2", findings=complaints)
+
+
 def _complaints(complaints: Sequence[Finding], width: int) -> list[str]:
-    if not complaints:
-        return [f"{_WELL}\n"]
     return [
         f"- {printable(one.title)}: "
         + _wrapped(f"{one.seen}.", width, indent=len(one.title) + 4).lstrip()
@@ -123,9 +157,12 @@ def _nats(found: Examination) -> Table:
         ("training data, draws", nats.train.draws),
     ]
     if checked is not None:
-        rows += _scored("validation data, mean weights", checked.mean)
+        if checked.mean_as_trained is not None:
+            rows += _scored("validation data, mean weights as trained", checked.mean_as_trained)
+        calibrated = "" if found.calibration is None else ", calibrated"
+        rows += _scored(f"validation data, mean weights{calibrated}", checked.mean)
         if checked.draws is not None:
-            rows += _scored(f"validation data, {checked.samples} draws", checked.draws)
+            rows += _scored(f"validation data, {checked.samples} draws{calibrated}", checked.draws)
     if nats.base is not None and nats.gained is not None:
         rows += [
             ("best constant prediction, no network", nats.base),
@@ -147,8 +184,22 @@ def _nats(found: Examination) -> Table:
             f"validation data: {checked.mean.predictions:,} predictions. NLL - entropy: above 0 "
             "surer than it may be, below 0 less sure"
         )
+    if found.calibration is not None:
+        said.append(_calibration_note(found.calibration))
     shown = [[name, number_text(value, 4)] for name, value in rows]
     return Table(["what", "nats"], shown, ("what",), said)
+
+
+def _calibration_note(calibration: Calibration) -> str:
+    """What calibration changed, of the data that it was fitted to."""
+    fitted = calibration.fitted
+    words = [f"mean weights {fitted.mean_nll:.4f}, calibrated {fitted.mean_nll_fitted:.4f}"]
+    if fitted.draws_nll is not None and fitted.draws_nll_fitted is not None:
+        words.append(
+            f"{fitted.draws} draws {fitted.draws_nll:.4f}, calibrated "
+            f"{fitted.draws_nll_fitted:.4f} ({scaling_words(calibration.scaling, fitted.draws)})"
+        )
+    return f"the {fitted.predictions:,} {calibration.unit}s calibrated on: {'; '.join(words)}"
 
 
 def _scored(name: str, score: PredictionScore) -> list[tuple[str, float]]:

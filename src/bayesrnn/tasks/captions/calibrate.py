@@ -44,7 +44,7 @@ def caption_score(run: TrainedCaptioner, data: Captions, whole: bool) -> Validat
             found.append(of_words.cpu())
         return torch.cat(found, 1)
 
-    return ValidationScore("word", score)
+    return ValidationScore("word", score, every == 1)
 
 
 def caption_verdict(run: TrainedCaptioner, data: Captions) -> Verdict | None:

@@ -50,7 +50,7 @@ def text_score(run: TrainedLanguageModel, corpus: Corpus, whole: bool) -> Valida
             found.append(tempered_log_probs(logits[mask], targets[mask], temperatures).cpu())
         return torch.cat(found, 1)
 
-    return ValidationScore("word", score)
+    return ValidationScore("word", score, whole or len(text) - 1 <= FITTED_WORDS)
 
 
 def text_verdict(run: TrainedLanguageModel, corpus: Corpus) -> Verdict | None:

@@ -33,7 +33,7 @@ def image_score(run: TrainedRun[Any], data: Images, whole: bool) -> ValidationSc
     def score(network: Network, temperatures: Sequence[float]) -> Tensor:
         return tempered_log_probs(class_log_probabilities(network, images), labels, temperatures)
 
-    return ValidationScore("image", score)
+    return ValidationScore("image", score, len(labels) == len(data.valid))
 
 
 def image_verdict(run: TrainedRun[Any], data: Images) -> Verdict | None:

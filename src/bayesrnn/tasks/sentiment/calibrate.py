@@ -41,7 +41,8 @@ def review_score(run: TrainedTextPredictor, reviews: Reviews, whole: bool) -> Va
     def score(network: Network, temperatures: Sequence[float]) -> Tensor:
         return text_log_probs(segment_outputs(network, segments), segments, target, temperatures)
 
-    return ValidationScore("text", score)
+    all_texts = len(segments.targets) == len(reviews.valid.targets)
+    return ValidationScore("text", score, all_texts)
 
 
 def text_log_probs(
