@@ -50,6 +50,24 @@ def test_widths_are_compared_with_their_start():
     assert found.widths.histogram[middle] == 200  # between 2^0 and 2^0.5
 
 
+def test_what_was_dropped_is_left_out():
+    """Of half of a network that was dropped nothing is told: it is as if the rest were all."""
+    values, start = torch.rand(2, 60, generator=seeded(1)).add(0.1).view(2, 6, 10)
+    net = posterior(values, 0.5 * start, FittedGaussian())
+    dropped = torch.zeros(6, 10, dtype=torch.bool)
+    dropped[:, 4:] = True
+    net.drop({"weight": dropped})
+    (found,) = tensor_reports(net, {"weight": start}, seeded(0))
+    expected = report(values[:, :4], 0.5 * start[:, :4], start[:, :4], FittedGaussian())
+    for name in ("weights", "signal", "at_prior"):
+        assert getattr(found, name) == getattr(expected, name)
+    assert found.kl == pytest.approx(expected.kl, rel=1e-4)
+    assert found.mean_correlation == pytest.approx(expected.mean_correlation)
+    assert found.widths.histogram == expected.widths.histogram
+    net.drop({"weight": ~dropped})
+    assert tensor_reports(net, {"weight": start}, seeded(0))[0].weights == 60  # none is left
+
+
 def test_correlations_are_those_of_logarithms():
     values, start = torch.rand(2, 400, generator=seeded(1)).add(0.1).view(2, 20, 20)
     signs = torch.rand(20, 20, generator=seeded(2)).sub(0.5).sign()

@@ -40,7 +40,7 @@ class Widths:
 
 @dataclass(frozen=True)
 class TensorReport:
-    """The posterior of one weight tensor.
+    """The posterior of one weight tensor, without weights that were dropped in training.
 
     kl: KL[q || p] in nats.
     at_prior: the share of weights whose own KL, to the prior's scale at this weight, is below
@@ -70,18 +70,26 @@ def tensor_reports(
 
 
 def _report(name: str, factor: Factor, start: Tensor | None) -> TensorReport:
-    log_loc = _numpy(factor.loc.abs().clamp_min(torch.finfo(factor.loc.dtype).tiny).log())
-    log_sigma = _numpy(factor.sigma.log())
+    left = _left(factor)
+    loc, sigma = factor.loc[left], factor.sigma[left]
+    log_loc = _numpy(loc.abs().clamp_min(torch.finfo(loc.dtype).tiny).log())
+    log_sigma = _numpy(sigma.log())
     scale = prior_scale(factor)
     return TensorReport(
         name=name,
-        weights=factor.loc.numel(),
+        weights=loc.numel(),
         kl=factor.kl,
-        at_prior=None if scale is None else _at_prior(factor, scale),
+        at_prior=None if scale is None else _at_prior(factor, scale)[left].mean().item(),
         mean_correlation=correlation(log_loc, log_sigma),
         signal=_histogram(log_loc - log_sigma),
-        widths=None if start is None else _widths(log_sigma, _numpy(start.log())),
+        widths=None if start is None else _widths(log_sigma, _numpy(start[left].log())),
     )
+
+
+def _left(factor: Factor) -> Tensor:
+    """Which weights were not dropped, whose mean is 0; all of a tensor of which none is left."""
+    everything = torch.ones_like(factor.loc, dtype=torch.bool)
+    return factor.loc != 0 if 0 < factor.term.dropped < factor.loc.numel() else everything
 
 
 def _widths(log_sigma: NDArray[np.float64], log_start: NDArray[np.float64]) -> Widths:
@@ -114,11 +122,11 @@ def prior_scale(factor: Factor) -> Tensor | None:
     return None if prior.std is None else factor.loc.new_tensor(prior.std).double()
 
 
-def _at_prior(factor: Factor, scale: Tensor) -> float:
-    """The share of weights whose own KL[N(mu, sigma^2) || N(0, scale^2)] is next to nothing."""
+def _at_prior(factor: Factor, scale: Tensor) -> Tensor:
+    """1 where a weight's own KL[N(mu, sigma^2) || N(0, scale^2)] is next to nothing, else 0."""
     loc, sigma = factor.loc.double() / scale, factor.sigma.double() / scale
     kl = (loc.square() + sigma.square() - 1) / 2 - sigma.log()
-    return (kl < AT_PRIOR).double().mean().item()
+    return (kl < AT_PRIOR).double()
 
 
 def correlation(values: NDArray[np.float64], others: NDArray[np.float64]) -> float | None:
