@@ -21,6 +21,7 @@ from bayesrnn.runs.verdict import (
     draws_finding,
     numbers_findings,
     unfamiliar_finding,
+    unknown_words_finding,
     word_findings,
 )
 from bayesrnn.tasks.lm.task import TASK
@@ -154,6 +155,25 @@ def test_the_verdict_in_words(tmp_path):
         tmp_path
     )
     assert f"do not trust its uncertainty: bayesrnn doctor {tmp_path}" in bad.text(tmp_path)
+
+
+def test_the_scores_that_take_unknown_words_for_familiar_are_named(tmp_path):
+    low, high = torch.arange(50.0), torch.arange(50.0) + 100
+    windows = {"surprise": (low, high), "entropy": (low, high), "information": (high, low)}
+    found = unknown_words_finding(windows)
+    assert found.good
+    assert found.words == (
+        "text of mostly unknown words is told from familiar by surprise: AUROC 1.00 +- 0.00, by "
+        "information 0.00"
+    )
+    assert found.metrics["unknown_words_auroc_by_information"] == 0
+    said = Verdict((found,), 2000, "word").text(tmp_path)
+    assert said.endswith(
+        "; trust its uncertainty on data like these; judge texts with unknown words by surprise, "
+        f"not by information: bayesrnn uncertainty {tmp_path} --shift FILE"
+    )
+    assert unknown_words_finding({**windows, "information": (low, high)}).caveat == ""
+    assert not unknown_words_finding({"surprise": (high, low)}).good
 
 
 def test_surprise_that_differs_from_piece_to_piece_may_be_chance():

@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -22,11 +22,15 @@ VERDICT_FILE: Final = "verdict.json"
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing that was measured: in words, as numbers by name, and whether it is good enough."""
+    """One thing that was measured: in words, as numbers by name, and whether it is good enough.
+
+    caveat: what can be trusted only as `bayesrnn uncertainty` tells it.
+    """
 
     words: str
     metrics: dict[str, float]
     good: bool = True
+    caveat: str = ""
 
 
 #: Predictions that a verdict needs. Below, chance alone can make any finding good or bad. Words of
@@ -62,6 +66,8 @@ class Verdict:
             end = "too few to tell whether its uncertainty can be trusted"
         else:
             end = f"do not trust its uncertainty: bayesrnn doctor {path}"
+        for caveat in (finding.caveat for finding in self.findings if finding.caveat):
+            end += f"; {caveat}: bayesrnn uncertainty {path} --shift FILE"
         about = counted(self.predictions, f"validation {self.unit}")
         return f"verdict (on {about}): {said}; {end}"
 
@@ -170,6 +176,31 @@ def unfamiliar_finding(
         {"auroc": auroc, "auroc_error": error},
         good,
     )
+
+
+def unknown_words_finding(windows: Mapping[str, tuple[Tensor, Tensor]]) -> Finding:
+    """Whether text of mostly unknown words is noticed, and by which scores it is not.
+
+    A network that comes to expect unknown words is sure of them, and its text looks familiar by
+    entropy and information. It is judged by the surprise; that the others fail is told.
+
+    windows: of regular text and of text of unknown words, by the name of a score; "surprise" is
+        one.
+    """
+    named = "text of mostly unknown words"
+    found = {name: unfamiliar_finding(*both, named, name) for name, both in windows.items()}
+    surprise = found.pop("surprise")
+    misled = {name: own.metrics["auroc"] for name, own in found.items() if not own.good}
+    words, caveat = surprise.words, ""
+    if misled:
+        words += ", by " + " and ".join(f"{name} {auroc:.2f}" for name, auroc in misled.items())
+        caveat = f"judge texts with unknown words by surprise, not by {' or '.join(misled)}"
+    metrics = {
+        f"unknown_words_{metric}_by_{name.replace(' ', '_')}": value
+        for name, own in {"surprise": surprise, **found}.items()
+        for metric, value in own.metrics.items()
+    }
+    return Finding(words, metrics, surprise.good, caveat)
 
 
 #: A calibration error, and a distance of the share of truths inside of 90% intervals from 90%,
