@@ -149,6 +149,16 @@ def test_an_unknown_choice_is_refused_by_the_parser(program):
     code, _, errors = program("train", "lm", "--method", "magic")
     assert code == 2
     assert "magic" in errors
+    assert "'dropout'" in errors
+
+
+@pytest.mark.parametrize("word", ["magic", "None"])
+def test_not_given_is_no_choice(program, word):
+    code, _, errors = program("train", "lm", "--prior-per", word, "--corpus", "nowhere.txt")
+    assert code == 2
+    _, said = errors.split("Expected one of")
+    assert "'column'" in said
+    assert "'None'" not in said
 
 
 def test_help_names_every_option_and_command(program):

@@ -21,6 +21,8 @@ from bayesrnn.runs.verdict import (
     classes_findings,
     draws_finding,
     numbers_findings,
+    unfamiliar_finding,
+    unknown_words_finding,
     word_findings,
 )
 from bayesrnn.tasks.lm.task import TASK
@@ -140,7 +142,7 @@ def test_the_verdict_in_words(tmp_path):
     found = word_findings(nll, [own - 0.02 for own in nll], *words, unfamiliar="noise")
     assert [one.words for one in found] == [
         "0.02 +- 0.00 nats a word over-confident",
-        "noise is told from familiar: AUROC 0.83",
+        "noise is told from familiar by entropy: AUROC 0.83 +- 0.22",
     ]
     good = Verdict((draws_finding(made(), perplexity=True), *found), 2000, "word")
     assert good.trusted
@@ -149,7 +151,7 @@ def test_the_verdict_in_words(tmp_path):
         f"verdict (on 2,000 validation words): draws beat the mean by {share:.1%}; 0.02 +-"
     )
     assert good.as_json()["metrics"]["auroc"] == pytest.approx(5 / 6)
-    errors = torch.ones(4), torch.tensor([2.0, 1.5, 2.0, 1.5])
+    errors = torch.ones(400), torch.tensor([2.0, 1.5]).repeat(200)
     findings = draws_finding(made(draws_fitted=4.2)), *numbers_findings(0.67, *errors)
     bad = Verdict(findings, 2000, "text")
     assert not bad.trusted
@@ -157,6 +159,25 @@ def test_the_verdict_in_words(tmp_path):
         tmp_path
     )
     assert f"do not trust its uncertainty: bayesrnn doctor {tmp_path}" in bad.text(tmp_path)
+
+
+def test_the_scores_that_take_unknown_words_for_familiar_are_named(tmp_path):
+    low, high = torch.arange(50.0), torch.arange(50.0) + 100
+    windows = {"surprise": (low, high), "entropy": (low, high), "information": (high, low)}
+    found = unknown_words_finding(windows)
+    assert found.good
+    assert found.words == (
+        "text of mostly unknown words is told from familiar by surprise: AUROC 1.00 +- 0.00, by "
+        "information 0.00"
+    )
+    assert found.metrics["unknown_words_auroc_by_information"] == 0
+    said = Verdict((found,), 2000, "word").text(tmp_path)
+    assert said.endswith(
+        "; trust its uncertainty on data like these; judge texts with unknown words by surprise, "
+        f"not by information: bayesrnn uncertainty {tmp_path} --shift FILE"
+    )
+    assert unknown_words_finding({**windows, "information": (low, high)}).caveat == ""
+    assert not unknown_words_finding({"surprise": (high, low)}).good
 
 
 def test_surprise_that_differs_from_piece_to_piece_may_be_chance():
@@ -183,8 +204,42 @@ def test_numbers_no_better_than_their_mean_are_told_so():
     assert error.good, "6 on average, and twice 1.73"
     assert error.words == "RMSE 1 against 2.646 for no model"
     assert error.metrics == pytest.approx({"rmse": 1, "constant_rmse": math.sqrt(7)})
-    intervals, _ = numbers_findings(0.84, torch.ones(4), torch.ones(4))
+    intervals, _ = numbers_findings(0.84, torch.ones(400), torch.ones(400))
     assert not intervals.good
+
+
+def refused_intervals(coverage, texts, times=2000):
+    """The share of verdicts that refuse 90% intervals which in truth hold `coverage`."""
+    generator = torch.Generator().manual_seed(texts)
+    held = torch.rand(times, texts, generator=generator) < coverage
+    errors = torch.ones(texts)
+    found = [numbers_findings(own, errors, errors)[0] for own in held.double().mean(1).tolist()]
+    return sum(not one.good for one in found) / times
+
+
+@pytest.mark.parametrize("texts", [100, 150, 400])
+def test_right_intervals_are_seldom_refused_and_wrong_ones_always(texts):
+    assert refused_intervals(0.9, texts) < 0.05
+    assert refused_intervals(0.67, texts) > 0.999
+
+
+def refused_scores(auroc, inputs, times=300):
+    """The share of verdicts that refuse a score whose AUROC is in truth this."""
+    generator = torch.Generator().manual_seed(inputs)
+    apart = torch.distributions.Normal(0.0, 1.0).icdf(torch.tensor(auroc)) * math.sqrt(2)
+    regular, shifted = torch.randn(2, times, inputs, generator=generator)
+    pairs = zip(regular, shifted + apart, strict=True)
+    return sum(not unfamiliar_finding(*pair, "noise").good for pair in pairs) / times
+
+
+def test_a_score_that_just_tells_is_seldom_refused_and_one_that_misleads_always():
+    assert refused_scores(0.6, 100) < 0.06
+    assert refused_scores(0.5, 400) > 0.9
+    for inputs in (20, 100):
+        assert refused_scores(0.3, inputs) > 0.98
+    found = unfamiliar_finding(torch.tensor([2.0, 3.0]), torch.tensor([1.0, 2.5]), "noise")
+    assert found.words == "noise is not told from familiar by entropy: AUROC 0.25 +- 0.28"
+    assert found.metrics == pytest.approx({"auroc": 0.25, "auroc_error": 0.2763}, abs=1e-4)
 
 
 def test_a_classifier_no_better_than_no_model_is_told_so():

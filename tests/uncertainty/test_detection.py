@@ -10,7 +10,12 @@ from sklearn.metrics import average_precision_score, roc_auc_score, roc_curve
 
 from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.uncertainty.bootstrap import Interval
-from bayesrnn.uncertainty.detection import detection, require_window, window_means
+from bayesrnn.uncertainty.detection import (
+    auroc_error,
+    detection,
+    require_window,
+    window_means,
+)
 
 # The package exports the function of this name, which hides the module.
 module = importlib.import_module("bayesrnn.uncertainty.detection")
@@ -235,3 +240,20 @@ def test_scores_that_cannot_be():
             detection(**pair | {name: double([0, math.nan])}, generator=seeded())
         with pytest.raises(ConfigError, match=rf"{name} has the shape \[2, 2\]; each has to be"):
             detection(**pair | {name: fine.view(2, 2)}, generator=seeded())
+
+
+@pytest.mark.parametrize(("auroc", "regular", "shifted"), [(0.6, 40, 60), (0.8, 100, 20)])
+def test_the_error_of_an_auroc_is_that_of_exponential_scores(auroc, regular, shifted):
+    """Of scores with rates r and 1, a shifted one is higher with the chance r / (1 + r)."""
+    times, generator = 3000, seeded()
+    rate = auroc / (1 - auroc)
+    ours = torch.empty(times, regular).exponential_(rate, generator=generator).sort(1).values
+    theirs = torch.empty(times, shifted).exponential_(generator=generator)
+    found = torch.searchsorted(ours, theirs).double().mean(1) / regular
+    assert found.mean().item() == pytest.approx(auroc, abs=0.005)
+    assert auroc_error(auroc, regular, shifted) == pytest.approx(found.std().item(), rel=0.05)
+
+
+def test_the_error_of_an_auroc_without_errors_is_zero():
+    assert auroc_error(1.0, 10, 20) == 0
+    assert auroc_error(0.0, 10, 20) == 0

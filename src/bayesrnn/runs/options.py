@@ -148,7 +148,21 @@ def _argument(item: Option, prefix: str = "", by_recipe: bool = False) -> _Argum
         return _Argument(item.name, Annotated[hint, marker], ())
     if item.default is REQUIRED:
         return _Argument(item.name, Annotated[hint, marker], inspect.Parameter.empty)
+    if item.choices and not item.commas:
+        return _Argument(item.name, Annotated[hint | None, _one_of(item.choices), marker], None)
     return _Argument(item.name, Annotated[hint | None, marker], None)
+
+
+def _one_of(choices: tuple[str, ...]) -> tyro.constructors.PrimitiveConstructorSpec[str]:
+    """How a choice is read: by its name alone. tyro would offer None, "not given", as well."""
+    return tyro.constructors.PrimitiveConstructorSpec(
+        nargs=1,
+        metavar=f"{{{','.join(choices)}}}",
+        instance_from_str=lambda words: words[0],
+        is_instance=lambda value: value is None or value in choices,
+        str_from_instance=lambda value: [str(value)],
+        choices=choices,
+    )
 
 
 def _help(item: Option, by_recipe: bool) -> str:

@@ -1,5 +1,6 @@
 """Detection of shifted data by a score: AUROC, AUPR and FPR95 with bootstrap intervals."""
 
+import math
 from dataclasses import dataclass
 
 import torch
@@ -77,6 +78,23 @@ def detection(
     drawn = resampled(metrics, sizes, generator, bootstrap, at_once)
     auroc, aupr, fpr95 = intervals(value, drawn, level)
     return Detection(auroc, aupr, fpr95, sum(sizes))
+
+
+def auroc_error(auroc: float, regular: int, shifted: int) -> float:
+    """The standard error of an AUROC from so many regular and shifted scores.
+
+    Hanley & McNeil (1982): with the chances Q1 = A / (2 - A) that two shifted scores are higher
+    than a regular one, and Q2 = 2 A^2 / (1 + A) that one is higher than two regular ones, which are
+    those of exponential distributions. Unlike the bootstrap it takes no time.
+    """
+    square = auroc**2
+    two_shifted, two_regular = auroc / (2 - auroc), 2 * square / (1 + auroc)
+    variance = (
+        auroc * (1 - auroc)
+        + (shifted - 1) * (two_shifted - square)
+        + (regular - 1) * (two_regular - square)
+    ) / (regular * shifted)
+    return math.sqrt(max(0.0, variance))
 
 
 def _metrics(regular: Tensor, shifted: Tensor) -> Tensor:

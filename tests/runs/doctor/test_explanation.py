@@ -12,6 +12,7 @@ from bayesrnn.runs.verdict import (
     classes_findings,
     numbers_findings,
     unfamiliar_finding,
+    unknown_words_finding,
     word_findings,
 )
 
@@ -46,7 +47,7 @@ def of_doubts(*shifted):
 
 
 def of_numbers(coverage, errors=1.0):
-    return numbers_findings(coverage, torch.full((4,), errors), torch.ones(4) * 2)
+    return numbers_findings(coverage, torch.full((400,), errors), torch.ones(400) * 2)
 
 
 #: A bad finding, what is said of it, and what to try.
@@ -74,7 +75,7 @@ CASES = {
         "a lower --kl-weight, less of the KL at the start (--kl-warmup), more --epochs, or more "
         "training data",
     ),
-    "narrow intervals": (of_numbers(0.67)[0], "too narrow: 85% to 95%", "an ensemble"),
+    "narrow intervals": (of_numbers(0.67)[0], "too narrow: 5 points off 90%", "an ensemble"),
     "wide intervals": (of_numbers(1.0)[0], "too wide", "bayesrnn calibrate runs/mine --whole"),
     "numbers": (
         of_numbers(0.9, errors=2.0)[1],
@@ -90,6 +91,11 @@ CASES = {
         of_doubts(2.5, 2.5),
         "hardly more than what is familiar, so its doubts do not warn",
         "an ensemble",
+    ),
+    "unknown words": (
+        unknown_words_finding({"surprise": (torch.tensor([2.0, 3.0]), torch.tensor([2.0, 3.0]))}),
+        "surprises it hardly more than its own (AUROC 0.50)",
+        "more training data",
     ),
     "of a task of one's own": (
         Finding("it sings out of tune", {"pitch": 3.0}, good=False),

@@ -3,7 +3,12 @@ import torch
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bayesrnn.tasks.lm.shifts import reversed_text, shuffled_text, text_with_random_words
+from bayesrnn.tasks.lm.shifts import (
+    reversed_text,
+    shuffled_text,
+    text_with_random_words,
+    text_with_unknown_words,
+)
 
 
 def generator(seed=0):
@@ -42,3 +47,11 @@ def test_the_share_of_random_words(share):
         torch.testing.assert_close(
             counts[counts > 0], torch.full((9,), 1 / 9).double(), atol=0.02, rtol=0
         )
+
+
+@pytest.mark.parametrize("share", [0.0, 0.8, 1.0])
+def test_the_share_of_unknown_words(share):
+    text = torch.arange(1, 20_001)
+    found = text_with_unknown_words(text, share, 0, generator())
+    assert (found == 0).double().mean().item() == pytest.approx(share, abs=0.015)
+    assert torch.equal(found[found != 0], text[found != 0])

@@ -14,8 +14,9 @@ from torch.distributions import Categorical
 from bayesrnn.cli.main import main
 from bayesrnn.data.vocabulary import Vocabulary
 from bayesrnn.tasks.lm.data import load_corpus
+from bayesrnn.tasks.lm.reading import spelt_surprise
 from bayesrnn.tasks.lm.task import TASK
-from bayesrnn.tasks.lm.uncertainty import spelt_surprise, unigram_entropy
+from bayesrnn.tasks.lm.uncertainty import unigram_entropy
 
 from ...conftest import FAINT, METHODS
 

@@ -126,9 +126,11 @@ def _probabilities(metrics: dict[str, float], verdict: Verdict) -> str:
 
 def _intervals(metrics: dict[str, float], verdict: Verdict) -> str:
     del verdict
-    low, high = verdicts.COVERAGE
-    word = "narrow" if metrics["coverage_90"] < low else "wide"
-    return f"even calibrated, they are too {word}: {low:.0%} to {high:.0%} can be lived with"
+    word = "narrow" if metrics["coverage_90"] < 0.9 else "wide"
+    return (
+        f"even calibrated, they are too {word}: {100 * verdicts.LARGEST_MISS:.0f} points off 90%, "
+        "or as many as chance makes, can be lived with"
+    )
 
 
 def _fit_better(found: Examination, metrics: dict[str, float]) -> list[Move]:
@@ -152,6 +154,15 @@ def _familiar(metrics: dict[str, float], verdict: Verdict) -> str:
     return (
         f"{said}, so its doubts do not warn of anything new; an AUROC of 0.5 is chance, and "
         f"{verdicts.LOWEST_AUROC:g} is the least to live with"
+    )
+
+
+def _unknown_words(metrics: dict[str, float], verdict: Verdict) -> str:
+    del verdict
+    auroc = metrics["unknown_words_auroc_by_surprise"]
+    return (
+        f"a text most of whose words it does not know surprises it hardly more than its own (AUROC "
+        f"{auroc:.2f}), so that it cannot be told by reading it"
     )
 
 
@@ -184,6 +195,7 @@ REASONS = (
     Reason("coverage_90", _intervals, _fit_better, ("It overfits", _UNFINISHED)),
     Reason("constant_nll", _no_model, _learn, (*_NOT_LEARNT, _UNFINISHED)),
     Reason("constant_rmse", _no_model, _learn, (*_NOT_LEARNT, _UNFINISHED)),
+    Reason("unknown_words_auroc_by_surprise", _unknown_words, _learn, _NOT_LEARNT),
     Reason(
         "auroc",
         _familiar,

@@ -8,13 +8,19 @@ import torch
 from torch import Tensor
 
 from bayesrnn.data.batches import evaluation_batches
+from bayesrnn.data.vocabulary import UNK
 from bayesrnn.methods.base import Network
 from bayesrnn.random import seeded
 from bayesrnn.runs.task import ValidationScore
-from bayesrnn.runs.verdict import Verdict, draws_finding, word_findings
+from bayesrnn.runs.verdict import (
+    Verdict,
+    draws_finding,
+    unknown_words_finding,
+    word_findings,
+)
 from bayesrnn.tasks.lm.data import Corpus
-from bayesrnn.tasks.lm.reading import Averaging, word_metrics
-from bayesrnn.tasks.lm.shifts import reversed_text
+from bayesrnn.tasks.lm.reading import Averaging, spelt_surprise, word_metrics
+from bayesrnn.tasks.lm.shifts import reversed_text, text_with_unknown_words
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.uncertainty.detection import window_means
 from bayesrnn.uncertainty.draws import Draws
@@ -33,8 +39,9 @@ _STEPS = FITTED_WORDS // (_STREAMS * _UNROLL)
 #: they surprise a network by. Words before them are read only to begin with: a network that comes
 #: in at the middle of a sentence is too sure of itself.
 _PIECES, _PIECE, _LEAD = 80, 100, 20
-#: Pieces that are read backwards as well: enough windows to tell them by.
-_BACKWARDS = 20
+#: Pieces that are also read as something else, backwards or with this share of unknown words:
+#: enough windows to tell them by.
+_SHIFTED, _UNKNOWN = 20, 0.8
 
 
 def text_score(run: TrainedLanguageModel, corpus: Corpus, whole: bool) -> ValidationScore:
@@ -54,11 +61,12 @@ def text_score(run: TrainedLanguageModel, corpus: Corpus, whole: bool) -> Valida
 
 
 def text_verdict(run: TrainedLanguageModel, corpus: Corpus) -> Verdict | None:
-    """Draws against the mean, calibration, and whether text that runs backwards is noticed.
+    """Draws against the mean, calibration, and whether unfamiliar text is noticed.
 
-    Measured on the ends of parts of the validation text; of a long one, none were fitted to.
+    That is text that runs backwards, and text of mostly unknown words. Measured on the ends of
+    parts of the validation text; of a long one, none were fitted to.
     """
-    calibration = run.calibrated()
+    calibration, vocabulary = run.calibrated(), run.vocabulary
     if calibration is None:
         return None
     pieces = _ends(corpus.valid.to(run.device))
@@ -66,29 +74,45 @@ def text_verdict(run: TrainedLanguageModel, corpus: Corpus) -> Verdict | None:
     generator = seeded(calibration.seed)
     draws = Draws(run.method, run.net, averaging.samples, generator, calibration.scaling)
 
-    def read(texts: Sequence[Tensor]) -> tuple[list[Tensor], list[Tensor]]:
-        """NLL and entropy of the words of each text, but those that it begins with."""
-        found = word_metrics(draws, texts, [averaging], len(run.vocabulary))[averaging]
-        lead = [min(_LEAD, len(own.nll) // 2) for own in found]
-        nll = [own.nll[first:] for own, first in zip(found, lead, strict=True)]
-        return nll, [own.entropy[first:] for own, first in zip(found, lead, strict=True)]
+    def read(texts: Sequence[Tensor]) -> dict[str, list[Tensor]]:
+        """Scores of the words of each text, but those that it begins with."""
+        found = word_metrics(draws, texts, [averaging], len(vocabulary))[averaging]
+        scores = {name: [getattr(own, name) for own in found] for name in ("nll", "entropy")}
+        if draws.differing(averaging.samples) > 1:
+            scores["mutual information"] = [own.information for own in found]
+        scores["surprise"] = [
+            spelt_surprise(own.nll, text[1:].cpu(), vocabulary)
+            for own, text in zip(found, texts, strict=True)
+        ]
+        return {
+            name: [of_text[min(_LEAD, len(of_text) // 2) :] for of_text in values]
+            for name, values in scores.items()
+        }
 
-    nll, entropy = read(pieces)
-    _, backwards = read([reversed_text(piece) for piece in pieces[:: _PIECES // _BACKWARDS]])
-    return Verdict(
-        (
-            draws_finding(calibration, perplexity=True),
-            *word_findings(
-                nll=nll,
-                entropy=entropy,
-                regular=_windows(entropy),
-                shifted=_windows(backwards),
-                unfamiliar="text read backwards",
-            ),
+    regular, some = read(pieces), pieces[:: _PIECES // _SHIFTED]
+    backwards = read([reversed_text(piece) for piece in some])
+    findings = [
+        draws_finding(calibration, perplexity=True),
+        *word_findings(
+            nll=regular["nll"],
+            entropy=regular["entropy"],
+            regular=_windows(regular["entropy"]),
+            shifted=_windows(backwards["entropy"]),
+            unfamiliar="text read backwards",
         ),
-        predictions=sum(map(len, nll)),
-        unit="word",
-    )
+    ]
+    if UNK in vocabulary:
+        unknown, replacing = vocabulary.index(UNK), seeded(calibration.seed)
+        strange = read(
+            [text_with_unknown_words(piece, _UNKNOWN, unknown, replacing) for piece in some]
+        )
+        windows = {
+            name: (_windows(values), _windows(strange[name]))
+            for name, values in regular.items()
+            if name != "nll"
+        }
+        findings.append(unknown_words_finding(windows))
+    return Verdict(tuple(findings), predictions=sum(map(len, regular["nll"])), unit="word")
 
 
 def _ends(text: Tensor) -> list[Tensor]:

@@ -6,6 +6,7 @@ that no more than one chunk of predictions and one set of weights is in memory. 
 a prediction are a few numbers a word.
 """
 
+import math
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -14,6 +15,7 @@ import torch
 from torch import Tensor
 from torch.nn.utils.rnn import pad_sequence
 
+from bayesrnn.data.vocabulary import UNK, Vocabulary
 from bayesrnn.errors import CorpusError
 from bayesrnn.methods.base import Network
 from bayesrnn.uncertainty.average import AverageProbabilities, entropy
@@ -139,6 +141,19 @@ def word_metrics(
         averaging: [WordMetrics(**_of_text(metrics, lengths, of_text)) for of_text in columns]
         for averaging, metrics in found.items()
     }
+
+
+def spelt_surprise(nll: Tensor, words: Tensor, vocabulary: Vocabulary) -> Tensor:
+    """-log p of the words that came, [words], where an unknown word is one of many.
+
+    A model knows <unk> as one frequent word, which it foresees well in a text full of words that it
+    has never seen. Each of them is spelt out as one of V equally likely types, with V the size of
+    the vocabulary, which adds log V to its -log p: words outside the vocabulary are at least as
+    many as those in it.
+    """
+    if UNK not in vocabulary:
+        return nll
+    return nll + math.log(len(vocabulary)) * (words == vocabulary.index(UNK))
 
 
 def _of_text(

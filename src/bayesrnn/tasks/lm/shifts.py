@@ -21,3 +21,11 @@ def text_with_random_words(
     replaced = torch.rand(len(text), generator=generator) < share
     words = torch.randint(vocabulary, (len(text),), generator=generator)
     return torch.where(replaced, words, text)
+
+
+def text_with_unknown_words(
+    text: Tensor, share: float, unknown: int, generator: torch.Generator
+) -> Tensor:
+    """The text with each word replaced, with probability `share`, by the one for unknown words."""
+    replaced = torch.rand(len(text), generator=generator) < share
+    return text.masked_fill(replaced.to(text.device), unknown)

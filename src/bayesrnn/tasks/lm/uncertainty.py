@@ -1,6 +1,5 @@
 """The uncertainty benchmark: does a language model know when a text is not what it learnt?"""
 
-import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
@@ -26,6 +25,7 @@ from bayesrnn.tasks.lm.reading import (
     readings,
     require_words,
     side_by_side,
+    spelt_surprise,
     word_metrics,
 )
 from bayesrnn.tasks.lm.shifts import reversed_text, shuffled_text, text_with_random_words
@@ -214,19 +214,6 @@ def _unknown(text: Tensor, vocabulary: Vocabulary) -> float:
     if UNK not in vocabulary:
         return 0.0
     return (text == vocabulary.index(UNK)).double().mean().item()
-
-
-def spelt_surprise(nll: Tensor, words: Tensor, vocabulary: Vocabulary) -> Tensor:
-    """-log p of the words that came, [words], where an unknown word is one of many.
-
-    A model knows <unk> as one frequent word, which it foresees well in a text full of words that it
-    has never seen. Each of them is spelt out as one of V equally likely types, with V the size of
-    the vocabulary, which adds log V to its -log p: words outside the vocabulary are at least as
-    many as those in it.
-    """
-    if UNK not in vocabulary:
-        return nll
-    return nll + math.log(len(vocabulary)) * (words == vocabulary.index(UNK))
 
 
 def unigram_entropy(text: Tensor) -> float:

@@ -81,15 +81,15 @@ def review_verdict(run: TrainedTextPredictor, reviews: Reviews) -> Verdict | Non
     if isinstance(target, Labels):
         labels, shifted_labels = (predict_labels(draws, each) for each in (segments, shifted))
         findings = classes_findings(labels.texts, truths, reviews.train.targets)
-        doubts = labels.total, shifted_labels.total
+        doubts, score = (labels.total, shifted_labels.total), "entropy"
     else:
         numbers, shifted_numbers = (
             predict_numbers(draws, each, target).texts for each in (segments, shifted)
         )
         coverage = regression_metrics(numbers, truths).coverage[INTERVALS.index(0.9)]
         findings = numbers_findings(coverage, truths - numbers.mean, truths - target.mean)
-        doubts = numbers.total, shifted_numbers.total
-    unfamiliar = unfamiliar_finding(*doubts, unfamiliar="text of mostly unknown words")
+        doubts, score = (numbers.total, shifted_numbers.total), "variance"
+    unfamiliar = unfamiliar_finding(*doubts, "text of mostly unknown words", score)
     return Verdict((draws_finding(calibration), *findings, unfamiliar), len(truths), "text")
 
 
