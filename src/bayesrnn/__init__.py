@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from bayesrnn.core.bayesian import Bayesian
     from bayesrnn.core.init import absolute, relative
     from bayesrnn.core.langevin import Langevin
+    from bayesrnn.core.objective import elbo
     from bayesrnn.core.priors import (
         ExactPrior,
         FittedGaussian,
@@ -21,7 +22,8 @@ if TYPE_CHECKING:
     from bayesrnn.core.weights import Weights
     from bayesrnn.core.widths import WidthSGD
     from bayesrnn.errors import BayesRNNError
-    from bayesrnn.uncertainty.predict import Prediction, predict
+    from bayesrnn.uncertainty.heads import Binary, Classes, MultiLabel, Prediction
+    from bayesrnn.uncertainty.predict import predict
     from bayesrnn.uncertainty.regression import Regression, RegressionPrediction
 
 __version__ = "0.1.0"
@@ -29,10 +31,13 @@ __version__ = "0.1.0"
 __all__ = [
     "BayesRNNError",
     "Bayesian",
+    "Binary",
+    "Classes",
     "ExactPrior",
     "FittedGaussian",
     "Gaussian",
     "Langevin",
+    "MultiLabel",
     "Prediction",
     "Prior",
     "Pruned",
@@ -46,6 +51,7 @@ __all__ = [
     "WidthSGD",
     "__version__",
     "absolute",
+    "elbo",
     "predict",
     "prune",
     "relative",
@@ -58,6 +64,7 @@ _HOMES = {
     "core.bayesian": ("Bayesian",),
     "core.init": ("absolute", "relative"),
     "core.langevin": ("Langevin",),
+    "core.objective": ("elbo",),
     "core.priors": (
         "ExactPrior",
         "FittedGaussian",
@@ -71,7 +78,8 @@ _HOMES = {
     "core.weights": ("Weights",),
     "core.widths": ("WidthSGD",),
     "errors": ("BayesRNNError",),
-    "uncertainty.predict": ("Prediction", "predict"),
+    "uncertainty.heads": ("Binary", "Classes", "MultiLabel", "Prediction"),
+    "uncertainty.predict": ("predict",),
     "uncertainty.regression": ("Regression", "RegressionPrediction"),
 }
 

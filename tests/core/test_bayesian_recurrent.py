@@ -184,7 +184,7 @@ def test_after_a_draw_the_module_runs_with_its_own_weights_again(cell):
     x = torch.randn(6, 2, INPUT)
     before = module(x)[0]
     net = Bayesian(module, sigma_init=0.3)
-    net(x)[0].sum().backward()
+    (net(x)[0].sum() + net.kl()).backward()
     assert torch.equal(copy.deepcopy(net).eval()(x)[0], before)
     assert torch.equal(module(x)[0], before)
     assert torch.equal(net.eval()(x)[0], before)
@@ -193,7 +193,8 @@ def test_after_a_draw_the_module_runs_with_its_own_weights_again(cell):
 @pytest.mark.parametrize("cell", CELLS)
 def test_a_draw_is_not_left_in_the_modules_list_for_the_fused_kernels(cell):
     module = CELLS[cell][0](INPUT, HIDDEN, 2)
-    Bayesian(module, sigma_init=0.3)(torch.randn(6, 2, INPUT))[0].sum().backward()
+    net = Bayesian(module, sigma_init=0.3)
+    (net(torch.randn(6, 2, INPUT))[0].sum() + net.kl()).backward()
     for held, parameter in zip(module._flat_weights, module.parameters(), strict=True):
         assert held is parameter
 

@@ -1,8 +1,8 @@
 """Bayesian: a distribution over the weights of any nn.Module."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+import warnings
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,23 +12,24 @@ from bayesrnn.core.init import Scale, absolute, relative
 from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.kernel.reference import inverse_softplus, softplus
+from bayesrnn.core.names import (
+    aliases,
+    as_mapping,
+    drop_aliases,
+    matching,
+    output_axis,
+    padding_row,
+    place,
+    require_matches,
+    required,
+    restore_aliases,
+)
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
 from bayesrnn.core.posterior import DROPPED_RHO, Factor, PriorTerm, can_pull, draw, factors
 from bayesrnn.core.priors import Prior, ScaleMixture
 from bayesrnn.core.sharpening import Sharpening, sharpen
 from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
-
-T = TypeVar("T")
-
-#: Layers whose weight has its outputs along the second axis instead of the first.
-_OUTPUTS_SECOND = (
-    nn.Embedding,
-    nn.EmbeddingBag,
-    nn.ConvTranspose1d,
-    nn.ConvTranspose2d,
-    nn.ConvTranspose3d,
-)
 
 
 class Bayesian(nn.Module):
@@ -42,7 +43,8 @@ class Bayesian(nn.Module):
         output = net(x, weights=weights)
         loss = nll(output, y) + weights.kl / number_of_minibatches
 
-    In training mode `net(x)` draws by itself; in evaluation mode it uses the mean.
+    In training mode `net(x)` draws by itself, and `net.kl()` is then what to charge; in evaluation
+    mode it uses the mean.
 
     Names of parameters may be given as patterns ("encoder.*"); the first pattern that fits decides.
 
@@ -68,10 +70,15 @@ class Bayesian(nn.Module):
         sharpening: Sharpening | bool | None = None,
     ) -> None:
         super().__init__()
+        if any(isinstance(layer, Bayesian) for layer in module.modules()):
+            raise ConfigError(
+                f"this {type(module).__name__} is, or has in it, a bayesrnn.Bayesian already; wrap "
+                "the ordinary network once, as a whole"
+            )
         if isinstance(deterministic, str):
             deterministic = (deterministic,)
-        priors = _as_mapping(ScaleMixture() if prior is None else prior)
-        scales: Mapping[str, float | Scale] = _as_mapping(
+        priors = as_mapping(ScaleMixture() if prior is None else prior)
+        scales: Mapping[str, float | Scale] = as_mapping(
             relative(0.25, 0.5) if sigma_init is None else sigma_init
         )
         # The means are the module's own parameters, so this one attribute also gives them their
@@ -80,13 +87,14 @@ class Bayesian(nn.Module):
         self.rho = nn.Module()
         self.min_sigma = min_sigma
         self.sharpening = Sharpening.given(sharpening)
-        self._aliases = _aliases(module)
+        self._kl_asked = False
+        self._aliases = aliases(module)
         self._terms: dict[str, PriorTerm] = {}
         self._padding: dict[str, int] = {}
-        everything = [alias for aliases in self._aliases.values() for alias in aliases]
+        everything = [name for names in self._aliases.values() for name in names]
         given = {"deterministic": deterministic, "prior": priors, "sigma_init": scales}
         for what, patterns in given.items():
-            _require_matches(what, patterns, everything)
+            require_matches(what, patterns, everything)
         for value in priors.values():
             if not isinstance(value, Prior):
                 raise ConfigError(
@@ -99,13 +107,11 @@ class Bayesian(nn.Module):
             names = self._aliases[name]
             if not parameter.requires_grad or not parameter.numel():
                 continue
-            padding = _padding_row(module, names)
-            if _matching(names, deterministic) is not None or (
-                padding == 0 and len(parameter) == 1
-            ):
+            padding = padding_row(module, names)
+            if matching(names, deterministic) is not None or (padding == 0 and len(parameter) == 1):
                 continue
-            chosen = priors[_required(names, priors, "prior")]
-            scale = scales[_required(names, scales, "sigma_init")]
+            chosen = priors[required(names, priors, "prior")]
+            scale = scales[required(names, scales, "sigma_init")]
             scale = scale if isinstance(scale, Scale) else absolute(scale)
             sigma = scale.draw(parameter, chosen, generator) - min_sigma
             if bool((sigma <= 0).any()):
@@ -113,10 +119,10 @@ class Bayesian(nn.Module):
                     f"sigma_init {scale} starts {name} below min_sigma, {min_sigma:g}; "
                     "give a larger one"
                 )
-            self._terms[name] = PriorTerm(chosen, _output_axis(module, name, parameter))
+            self._terms[name] = PriorTerm(chosen, output_axis(module, name, parameter))
             if padding is not None:
                 self._padding[name] = padding
-            _place(self.rho, name, nn.Parameter(inverse_softplus(sigma)))
+            place(self.rho, name, nn.Parameter(inverse_softplus(sigma)))
         if not self._terms:
             raise ConfigError(
                 "no parameter is left to be Bayesian: all are deterministic or frozen"
@@ -125,12 +131,12 @@ class Bayesian(nn.Module):
             self.eta = nn.Module()
             for name in self._terms:
                 eta = torch.full_like(module.get_parameter(name), self.sharpening.first_eta)
-                _place(self.eta, name, nn.Parameter(eta))
+                place(self.eta, name, nn.Parameter(eta))
         kernel_for(
             self._parameters_of(self.loc)
         )  # loads the compiled loops, which torch.compile cannot do
-        self.register_state_dict_post_hook(_drop_aliases)  # type: ignore[no-untyped-call]
-        self.register_load_state_dict_pre_hook(_restore_aliases)  # type: ignore[no-untyped-call]
+        self.register_state_dict_post_hook(drop_aliases)  # type: ignore[no-untyped-call]
+        self.register_load_state_dict_pre_hook(restore_aliases)  # type: ignore[no-untyped-call]
         self.register_load_state_dict_post_hook(lambda net, _: net._count_dropped())  # type: ignore[no-untyped-call]
 
     @property
@@ -282,6 +288,15 @@ class Bayesian(nn.Module):
         found = factors(locs, rhos, terms, noise, self.min_sigma)
         return dict(zip(self._terms, found, strict=True))
 
+    def kl(self, generator: torch.Generator | None = None) -> Tensor:
+        """KL[q || p], for a loss whose draw `net(x)` made by itself in training mode.
+
+        Exact where the prior has a closed form, otherwise estimated from a draw by `generator`.
+        Where the weights are drawn by `sample`, their own `kl` costs nothing more.
+        """
+        self._kl_asked = True
+        return self.sample(generator).kl
+
     def mean(self) -> Weights:
         """The posterior mean."""
         return Weights({name: self.loc.get_parameter(name) for name in self._terms})
@@ -327,6 +342,8 @@ class Bayesian(nn.Module):
             if not self.training:
                 return self.loc(*args, **kwargs)
             weights = self.sample()
+            if not torch.compiler.is_compiling():
+                self._warn_of_lost_kl(weights)
         self._require_own(weights)
         return run_with(self.loc, weights, args, kwargs)
 
@@ -334,6 +351,23 @@ class Bayesian(nn.Module):
         """The priors and the sharpening in use, for `print(net)`."""
         priors = f"prior={', '.join(sorted({repr(term.prior) for term in self._terms.values()}))}"
         return f"{priors}, sharpening={self.sharpening}" if self.sharpening else priors
+
+    def _warn_of_lost_kl(self, weights: Weights) -> None:
+        """Warn in the backward pass of a draw that nobody can read the KL of."""
+
+        def warn(gradient: Tensor) -> None:
+            if not self._kl_asked:
+                warnings.warn(
+                    "a Bayesian network is trained without its KL divergence, so nothing keeps its "
+                    "posterior wide: draw with weights = net.sample(), run net(x, weights=weights) "
+                    "and add weights.kl / minibatches to the summed loss (br.elbo does), or add "
+                    "net.kl() in the same way",
+                    stacklevel=2,
+                )
+
+        first = next(iter(weights.values()))
+        if first.requires_grad:
+            first.register_hook(warn)  # type: ignore[no-untyped-call]
 
     def _require_own(self, weights: Weights) -> None:
         if weights.keys() != self._terms.keys():
@@ -363,78 +397,3 @@ class Bayesian(nn.Module):
                 parameter = torch.cat(parts) if len(parts) > 1 else parts[0]
             drawn.append(parameter if parameter.dim() else parameter[None])
         return drawn
-
-
-def _as_mapping(value: T | Mapping[str, T]) -> Mapping[str, T]:
-    return value if isinstance(value, Mapping) else {"*": value}
-
-
-def _aliases(module: nn.Module) -> dict[str, list[str]]:
-    """All names of each parameter, under the first one: tied parameters have several."""
-    first = {id(parameter): name for name, parameter in module.named_parameters()}
-    aliases: dict[str, list[str]] = {name: [] for name in first.values()}
-    for name, parameter in module.named_parameters(remove_duplicate=False):
-        aliases[first[id(parameter)]].append(name)
-    return aliases
-
-
-def _matching(names: Iterable[str], patterns: Iterable[str]) -> str | None:
-    """The first pattern that fits one of the names."""
-    names = list(names)
-    fitting = (p for p in patterns if any(fnmatchcase(name, p) for name in names))
-    return next(fitting, None)
-
-
-def _required(names: Sequence[str], patterns: Iterable[str], what: str) -> str:
-    pattern = _matching(names, patterns)
-    if pattern is None:
-        raise ConfigError(
-            f"no {what} is given for {names[0]}; add a pattern that fits it, or '*' for the rest"
-        )
-    return pattern
-
-
-def _require_matches(what: str, patterns: Iterable[str], names: Sequence[str]) -> None:
-    for pattern in patterns:
-        if pattern != "*" and _matching(names, [pattern]) is None:
-            raise ConfigError(
-                f"{what} names {pattern!r}, which fits no parameter; there are: {', '.join(names)}"
-            )
-
-
-def _output_axis(module: nn.Module, name: str, parameter: Tensor) -> int:
-    owner = module.get_submodule(name.rpartition(".")[0])
-    return 1 if isinstance(owner, _OUTPUTS_SECOND) and parameter.dim() > 1 else 0
-
-
-def _padding_row(module: nn.Module, names: Sequence[str]) -> int | None:
-    """The row of an embedding that stands for no word, if nothing else uses its matrix."""
-    owner = module.get_submodule(names[0].rpartition(".")[0])
-    if len(names) > 1 or not isinstance(owner, nn.Embedding | nn.EmbeddingBag):
-        return None
-    return owner.padding_idx
-
-
-def _place(tree: nn.Module, name: str, parameter: nn.Parameter) -> None:
-    """Register `parameter` under a dotted name, growing submodules as needed."""
-    *path, leaf = name.split(".")
-    for part in path:
-        if part not in tree._modules:
-            tree.add_module(part, nn.Module())
-        tree = tree.get_submodule(part)
-    tree.register_parameter(leaf, parameter)
-
-
-def _drop_aliases(net: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
-    assert isinstance(net, Bayesian)
-    for names in net._aliases.values():
-        for name in names[1:]:
-            state.pop(f"{prefix}loc.{name}", None)
-
-
-def _restore_aliases(net: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-    assert isinstance(net, Bayesian)
-    for first, *others in net._aliases.values():
-        for name in others:
-            if f"{prefix}loc.{first}" in state:
-                state.setdefault(f"{prefix}loc.{name}", state[f"{prefix}loc.{first}"])

@@ -1,9 +1,8 @@
 """Prediction with uncertainty, from several draws of a network."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
-from typing import Any, overload
+from typing import Any, TypeVar, overload
 
 import torch
 from torch import Tensor, nn
@@ -15,23 +14,9 @@ from bayesrnn.methods.base import Network
 from bayesrnn.nn.dropout import dropout_layers, dropping, modes_restored
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams
-from bayesrnn.uncertainty.average import AverageProbabilities
-from bayesrnn.uncertainty.regression import AverageNumbers, Regression, RegressionPrediction
+from bayesrnn.uncertainty.heads import Classes, Head, Prediction
 
-
-@dataclass(frozen=True)
-class Prediction:
-    """Class probabilities averaged over draws, with their uncertainty in nats.
-
-    total = H[mean p] splits into aleatoric = mean H[p], the noise of the data itself, and
-    epistemic = total - aleatoric, the mutual information between the prediction and the weights:
-    what more data could teach.
-    """
-
-    mean: Tensor
-    total: Tensor
-    aleatoric: Tensor
-    epistemic: Tensor
+AnyPrediction = TypeVar("AnyPrediction")
 
 
 @overload
@@ -41,6 +26,7 @@ def predict(
     samples: int = 20,
     generator: torch.Generator | None = None,
     head: None = None,
+    output: Callable[[Any], Tensor] | None = None,
     **kwargs: Any,
 ) -> Prediction: ...
 @overload
@@ -49,9 +35,10 @@ def predict(
     *inputs: Any,
     samples: int = 20,
     generator: torch.Generator | None = None,
-    head: Regression,
+    head: Head[AnyPrediction],
+    output: Callable[[Any], Tensor] | None = None,
     **kwargs: Any,
-) -> RegressionPrediction: ...
+) -> AnyPrediction: ...
 
 
 @torch.no_grad()
@@ -60,15 +47,20 @@ def predict(
     *inputs: Any,
     samples: int = 20,
     generator: torch.Generator | None = None,
-    head: Regression | None = None,
+    head: Head[Any] | None = None,
+    output: Callable[[Any], Tensor] | None = None,
     **kwargs: Any,
-) -> Prediction | RegressionPrediction:
+) -> Any:
     """Run `net` on `inputs` with `samples` draws of its weights, or of what dropout drops.
 
     The network is a `Bayesian`, or any module with dropout layers, which are then left on (Gal &
-    Ghahramani 2016); dropout that is a function call inside a module cannot be seen and is off. The
-    network's output, or the first of its outputs, has to be a tensor: of logits with the classes on
-    the last axis or, with `head=Regression(...)`, of numbers.
+    Ghahramani 2016); dropout that is a function call inside a module cannot be seen and is off.
+
+    head: what the output means. `Classes()`, the default: logits of classes on the last axis, of
+        which one is right; `Binary()`: one logit, of yes or no; `MultiLabel()`: a logit for each
+        label; `Regression(...)`: numbers.
+    output: takes that tensor from what the network returns, such as `lambda out: out["logits"]`.
+        Else it is the output, or the first of several.
 
     Several networks, as a list, are predicted with as the mixture of their posteriors, an ensemble:
     the draws go through them in turn, so that each has as many (give or take one), and what is
@@ -82,17 +74,21 @@ def predict(
     """
     if not isinstance(samples, int) or samples < 1:
         raise ConfigError(f"samples is {samples}; it has to be a whole number, 1 or more")
-    average = AverageProbabilities() if head is None else AverageNumbers(head)
+    head = Classes() if head is None else head
+    if isinstance(head, type) or not hasattr(head, "average"):
+        raise ConfigError(
+            f"head is {head!r}; it has to be one of br.Classes(), br.Binary(), br.MultiLabel() and "
+            "br.Regression(...)"
+        )
+    average = head.average()
     bar = progress_bar(samples, " draws", "predicting", delay=2.0)
-    nets = [net] if isinstance(net, nn.Module) else list(net)
+    nets = [_eager(each) for each in ([net] if isinstance(net, nn.Module) else net)]
     with _mixture(nets, samples, generator) as networks, bar:
         for network in networks:
-            average.add(_first_output(network(*inputs, **kwargs)))
+            found = network(*inputs, **kwargs)
+            average.add(_first_output(found) if output is None else output(found))
             bar.update()
-    if isinstance(average, AverageNumbers):
-        return average.prediction()
-    total = average.total()
-    return Prediction(average.mean, total, average.aleatoric, total - average.aleatoric)
+    return average.prediction()
 
 
 @contextmanager
@@ -156,12 +152,19 @@ def _posterior_draws(
         yield network
 
 
+def _eager(net: nn.Module) -> nn.Module:
+    """The network that torch.compile was given: compiled code knows one draw, or one mode."""
+    original = getattr(net, "_orig_mod", net)
+    return original if isinstance(original, nn.Module) else net
+
+
 def _first_output(output: Any) -> Tensor:
     first = output[0] if isinstance(output, tuple | list) and output else output
     if not isinstance(first, Tensor):
         raise ConfigError(
             "predict needs a network whose (first) output is a tensor of logits or numbers; it is "
-            f"a {type(first).__name__}"
+            f"a {type(first).__name__}: say where the tensor is, "
+            'such as output=lambda out: out["logits"]'
         )
     if not first.is_floating_point() or not first.dim() or not first.shape[-1]:
         raise ConfigError(

@@ -35,6 +35,10 @@ class Regression:
                 "give noise or log_variance, not both: the noise is known or the network gives it"
             )
 
+    def average(self) -> "AverageNumbers":
+        """The mixture of what draws predict, without any draw in it yet."""
+        return AverageNumbers(self)
+
     def read(self, output: Tensor) -> tuple[Tensor, Tensor]:
         """Mean and variance of one draw's prediction."""
         output = output.float() if output.dtype in (torch.half, torch.bfloat16) else output
