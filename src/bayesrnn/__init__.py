@@ -8,6 +8,7 @@ if TYPE_CHECKING:
     from bayesrnn.core.bayesian import Bayesian
     from bayesrnn.core.init import absolute, relative
     from bayesrnn.core.langevin import Langevin
+    from bayesrnn.core.loading import load
     from bayesrnn.core.objective import elbo
     from bayesrnn.core.priors import (
         ExactPrior,
@@ -52,6 +53,7 @@ __all__ = [
     "__version__",
     "absolute",
     "elbo",
+    "load",
     "predict",
     "prune",
     "relative",
@@ -64,6 +66,7 @@ _HOMES = {
     "core.bayesian": ("Bayesian",),
     "core.init": ("absolute", "relative"),
     "core.langevin": ("Langevin",),
+    "core.loading": ("load",),
     "core.objective": ("elbo",),
     "core.priors": (
         "ExactPrior",

@@ -1,7 +1,7 @@
 """Bayesian: a distribution over the weights of any nn.Module."""
 
-import warnings
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import torch
@@ -25,8 +25,10 @@ from bayesrnn.core.names import (
     restore_aliases,
 )
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
+from bayesrnn.core.objective import warn_without_kl
 from bayesrnn.core.posterior import DROPPED_RHO, Factor, PriorTerm, can_pull, draw, factors
 from bayesrnn.core.priors import Prior, ScaleMixture
+from bayesrnn.core.saving import Settings, save
 from bayesrnn.core.sharpening import Sharpening, sharpen
 from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
@@ -297,6 +299,11 @@ class Bayesian(nn.Module):
         self._kl_asked = True
         return self.sample(generator).kl
 
+    def save(self, path: str | Path) -> None:
+        """Write means, widths, priors and settings to a safetensors file, for `bayesrnn.load`."""
+        settings = Settings(self._terms, self.min_sigma, self.sharpening)
+        save(Path(path), self.state_dict(), settings)
+
     def mean(self) -> Weights:
         """The posterior mean."""
         return Weights({name: self.loc.get_parameter(name) for name in self._terms})
@@ -343,7 +350,7 @@ class Bayesian(nn.Module):
                 return self.loc(*args, **kwargs)
             weights = self.sample()
             if not torch.compiler.is_compiling():
-                self._warn_of_lost_kl(weights)
+                warn_without_kl(weights, lambda: self._kl_asked)
         self._require_own(weights)
         return run_with(self.loc, weights, args, kwargs)
 
@@ -351,23 +358,6 @@ class Bayesian(nn.Module):
         """The priors and the sharpening in use, for `print(net)`."""
         priors = f"prior={', '.join(sorted({repr(term.prior) for term in self._terms.values()}))}"
         return f"{priors}, sharpening={self.sharpening}" if self.sharpening else priors
-
-    def _warn_of_lost_kl(self, weights: Weights) -> None:
-        """Warn in the backward pass of a draw that nobody can read the KL of."""
-
-        def warn(gradient: Tensor) -> None:
-            if not self._kl_asked:
-                warnings.warn(
-                    "a Bayesian network is trained without its KL divergence, so nothing keeps its "
-                    "posterior wide: draw with weights = net.sample(), run net(x, weights=weights) "
-                    "and add weights.kl / minibatches to the summed loss (br.elbo does), or add "
-                    "net.kl() in the same way",
-                    stacklevel=2,
-                )
-
-        first = next(iter(weights.values()))
-        if first.requires_grad:
-            first.register_hook(warn)  # type: ignore[no-untyped-call]
 
     def _require_own(self, weights: Weights) -> None:
         if weights.keys() != self._terms.keys():

@@ -10,6 +10,7 @@ A minibatch of b predictions stands for b / D of that, so that its loss is
 """
 
 import warnings
+from collections.abc import Callable
 from typing import Literal, get_args
 
 from torch import Tensor
@@ -78,3 +79,22 @@ def elbo(
             stacklevel=2,
         )
     return nll + kl
+
+
+def warn_without_kl(weights: Weights, was_asked: Callable[[], bool]) -> None:
+    """Warn in the backward pass through a draw of which nobody asked for the KL divergence."""
+
+    def warn(gradient: Tensor) -> None:
+        del gradient
+        if not was_asked():
+            warnings.warn(
+                "a Bayesian network is trained without its KL divergence, so nothing keeps its "
+                "posterior wide: draw with weights = net.sample(), run net(x, weights=weights) and "
+                "add weights.kl / minibatches to the summed loss (br.elbo does), or add net.kl() "
+                "in the same way",
+                stacklevel=2,
+            )
+
+    first = next(iter(weights.values()))
+    if first.requires_grad:
+        first.register_hook(warn)  # type: ignore[no-untyped-call]
