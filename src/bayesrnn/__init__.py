@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from bayesrnn.core.weights import Weights
     from bayesrnn.core.widths import WidthSGD
     from bayesrnn.errors import BayesRNNError
+    from bayesrnn.training.fit import Fit, fit
     from bayesrnn.uncertainty.heads import Binary, Classes, MultiLabel, Prediction
     from bayesrnn.uncertainty.predict import predict
     from bayesrnn.uncertainty.regression import Regression, RegressionPrediction
@@ -35,6 +36,7 @@ __all__ = [
     "Binary",
     "Classes",
     "ExactPrior",
+    "Fit",
     "FittedGaussian",
     "Gaussian",
     "Langevin",
@@ -53,6 +55,7 @@ __all__ = [
     "__version__",
     "absolute",
     "elbo",
+    "fit",
     "load",
     "predict",
     "prune",
@@ -81,6 +84,7 @@ _HOMES = {
     "core.weights": ("Weights",),
     "core.widths": ("WidthSGD",),
     "errors": ("BayesRNNError",),
+    "training.fit": ("Fit", "fit"),
     "uncertainty.heads": ("Binary", "Classes", "MultiLabel", "Prediction"),
     "uncertainty.predict": ("predict",),
     "uncertainty.regression": ("Regression", "RegressionPrediction"),

@@ -1,5 +1,6 @@
 """Prediction with uncertainty, from several draws of a network."""
 
+import itertools
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
 from typing import Any, TypeVar, overload
@@ -11,17 +12,21 @@ from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.noise import draw_seed
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Network
+from bayesrnn.methods.trained import Trained
 from bayesrnn.nn.dropout import dropout_layers, dropping, modes_restored
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams
+from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.heads import Classes, Head, Prediction
 
 AnyPrediction = TypeVar("AnyPrediction")
+#: A network, or what `fit` has made of one.
+AnyNetwork = nn.Module | Trained
 
 
 @overload
 def predict(
-    net: nn.Module | Sequence[nn.Module],
+    net: AnyNetwork | Sequence[AnyNetwork],
     *inputs: Any,
     samples: int = 20,
     generator: torch.Generator | None = None,
@@ -31,7 +36,7 @@ def predict(
 ) -> Prediction: ...
 @overload
 def predict(
-    net: nn.Module | Sequence[nn.Module],
+    net: AnyNetwork | Sequence[AnyNetwork],
     *inputs: Any,
     samples: int = 20,
     generator: torch.Generator | None = None,
@@ -43,7 +48,7 @@ def predict(
 
 @torch.no_grad()
 def predict(
-    net: nn.Module | Sequence[nn.Module],
+    net: AnyNetwork | Sequence[AnyNetwork],
     *inputs: Any,
     samples: int = 20,
     generator: torch.Generator | None = None,
@@ -53,8 +58,9 @@ def predict(
 ) -> Any:
     """Run `net` on `inputs` with `samples` draws of its weights, or of what dropout drops.
 
-    The network is a `Bayesian`, or any module with dropout layers, which are then left on (Gal &
-    Ghahramani 2016); dropout that is a function call inside a module cannot be seen and is off.
+    The network is a `Bayesian`, what `fit` returns, or any module with dropout layers, which are
+    then left on (Gal & Ghahramani 2016); dropout that is a function call inside a module cannot be
+    seen and is off.
 
     head: what the output means. `Classes()`, the default: logits of classes on the last axis, of
         which one is right; `Binary()`: one logit, of yes or no; `MultiLabel()`: a logit for each
@@ -82,7 +88,8 @@ def predict(
         )
     average = head.average()
     bar = progress_bar(samples, " draws", "predicting", delay=2.0)
-    nets = [_eager(each) for each in ([net] if isinstance(net, nn.Module) else net)]
+    given = [net] if isinstance(net, nn.Module | Trained) else net
+    nets = [each if isinstance(each, Trained) else _eager(each) for each in given]
     with _mixture(nets, samples, generator) as networks, bar:
         for network in networks:
             found = network(*inputs, **kwargs)
@@ -93,7 +100,7 @@ def predict(
 
 @contextmanager
 def _mixture(
-    nets: Sequence[nn.Module], samples: int, generator: torch.Generator | None
+    nets: Sequence[AnyNetwork], samples: int, generator: torch.Generator | None
 ) -> Iterator[Iterator[Network]]:
     """`samples` networks, drawn from each of `nets` in turn."""
     if not 0 < len(nets) <= samples:
@@ -110,10 +117,16 @@ def _mixture(
 
 @contextmanager
 def _drawn(
-    net: nn.Module, samples: int, generator: torch.Generator | None
+    net: AnyNetwork, samples: int, generator: torch.Generator | None
 ) -> Iterator[Iterator[Network]]:
     """`samples` networks, one after the other."""
-    if isinstance(net, Bayesian):
+    if isinstance(net, Trained):
+        # Where draws do not differ, the networks that there are stand for all of them.
+        with modes_restored(net.net):
+            source = torch.Generator().manual_seed(draw_seed(generator))
+            draws = Draws(net.method, net.net, samples, source)
+            yield itertools.islice(_again_and_again(draws), samples)
+    elif isinstance(net, Bayesian):
         with modes_restored(net):
             net.eval()
             yield _posterior_draws(net, samples, generator)
@@ -134,6 +147,11 @@ def _drawn(
             "its like) with a rate above 0; wrap it in Bayesian, or ask for samples=1 (of several "
             "networks in a list, for one sample each)"
         )
+
+
+def _again_and_again(draws: Draws) -> Iterator[Network]:
+    while True:
+        yield from draws.networks()
 
 
 def _posterior_draws(
