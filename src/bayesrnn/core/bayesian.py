@@ -1,8 +1,7 @@
 """Bayesian: a distribution over the weights of any nn.Module."""
 
-from collections.abc import Iterable, Mapping, Sequence
-from fnmatch import fnmatchcase
-from typing import Any, TypeVar
+from collections.abc import Mapping, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -12,14 +11,14 @@ from bayesrnn.core.init import Scale, absolute, relative
 from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.kernel.reference import inverse_softplus, softplus
+from bayesrnn.core.names import aliases_of, as_mapping, matching, place, require_matches, required
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
 from bayesrnn.core.posterior import DROPPED_RHO, Factor, PriorTerm, can_pull, draw, factors
 from bayesrnn.core.priors import Prior, ScaleMixture
-from bayesrnn.core.sharpening import Sharpening, sharpen
+from bayesrnn.core.sharpening import Sharpening, sharpen, sharpen_shrinking
+from bayesrnn.core.shrinking import Shrinking
 from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
-
-T = TypeVar("T")
 
 #: Layers whose weight has its outputs along the second axis instead of the first.
 _OUTPUTS_SECOND = (
@@ -54,7 +53,7 @@ class Bayesian(nn.Module):
         never drawn nor charged (unless its matrix is tied to another layer's, which uses the row).
     generator: the source of randomness for the initial standard deviations.
     sharpening: True, or a `Sharpening`, for a network whose draws can be sharpened: beside each
-        mean then also lies eta, and `sharpen` can be called.
+        mean then also lies eta, or what the shrinking form learns, and `sharpen` can be called.
     """
 
     def __init__(
@@ -70,8 +69,8 @@ class Bayesian(nn.Module):
         super().__init__()
         if isinstance(deterministic, str):
             deterministic = (deterministic,)
-        priors = _as_mapping(ScaleMixture() if prior is None else prior)
-        scales: Mapping[str, float | Scale] = _as_mapping(
+        priors = as_mapping(ScaleMixture() if prior is None else prior)
+        scales: Mapping[str, float | Scale] = as_mapping(
             relative(0.25, 0.5) if sigma_init is None else sigma_init
         )
         # The means are the module's own parameters, so this one attribute also gives them their
@@ -80,13 +79,13 @@ class Bayesian(nn.Module):
         self.rho = nn.Module()
         self.min_sigma = min_sigma
         self.sharpening = Sharpening.given(sharpening)
-        self._aliases = _aliases(module)
+        self._aliases = aliases_of(module)
         self._terms: dict[str, PriorTerm] = {}
         self._padding: dict[str, int] = {}
         everything = [alias for aliases in self._aliases.values() for alias in aliases]
         given = {"deterministic": deterministic, "prior": priors, "sigma_init": scales}
         for what, patterns in given.items():
-            _require_matches(what, patterns, everything)
+            require_matches(what, patterns, everything)
         for value in priors.values():
             if not isinstance(value, Prior):
                 raise ConfigError(
@@ -100,12 +99,10 @@ class Bayesian(nn.Module):
             if not parameter.requires_grad or not parameter.numel():
                 continue
             padding = _padding_row(module, names)
-            if _matching(names, deterministic) is not None or (
-                padding == 0 and len(parameter) == 1
-            ):
+            if matching(names, deterministic) is not None or (padding == 0 and len(parameter) == 1):
                 continue
-            chosen = priors[_required(names, priors, "prior")]
-            scale = scales[_required(names, scales, "sigma_init")]
+            chosen = priors[required(names, priors, "prior")]
+            scale = scales[required(names, scales, "sigma_init")]
             scale = scale if isinstance(scale, Scale) else absolute(scale)
             sigma = scale.draw(parameter, chosen, generator) - min_sigma
             if bool((sigma <= 0).any()):
@@ -116,16 +113,19 @@ class Bayesian(nn.Module):
             self._terms[name] = PriorTerm(chosen, _output_axis(module, name, parameter))
             if padding is not None:
                 self._padding[name] = padding
-            _place(self.rho, name, nn.Parameter(inverse_softplus(sigma)))
+            place(self.rho, name, nn.Parameter(inverse_softplus(sigma)))
         if not self._terms:
             raise ConfigError(
                 "no parameter is left to be Bayesian: all are deterministic or frozen"
             )
-        if self.sharpening is not None:
+        self.shrinking: Shrinking | None = None
+        if self.sharpening is not None and self.sharpening.form == "shrinking":
+            self.shrinking = _shrinking(module, self._aliases, self.sharpening)
+        elif self.sharpening is not None:
             self.eta = nn.Module()
             for name in self._terms:
                 eta = torch.full_like(module.get_parameter(name), self.sharpening.first_eta)
-                _place(self.eta, name, nn.Parameter(eta))
+                place(self.eta, name, nn.Parameter(eta))
         kernel_for(
             self._parameters_of(self.loc)
         )  # loads the compiled loops, which torch.compile cannot do
@@ -149,11 +149,18 @@ class Bayesian(nn.Module):
         return [parameter for name, parameter in named if name not in self._terms]
 
     def eta_parameters(self) -> list[nn.Parameter]:
-        """The learnt step sizes of sharpening, one for each weight; empty without sharpening.
+        """The learnt step sizes of sharpening, one for each weight; empty without its literal form.
 
         They need a learning rate far below that of `weight_parameters`: see `core.sharpening`.
         """
-        return [] if self.sharpening is None else list(self.eta.parameters())
+        return list(self.eta.parameters()) if hasattr(self, "eta") else []
+
+    def tau_parameters(self) -> list[nn.Parameter]:
+        """log sigma0^2 of each tensor that is sharpened; empty without the shrinking form.
+
+        `WidthSGD` suits them, at the rate of the widths.
+        """
+        return [] if self.shrinking is None else list(self.shrinking.parameters())
 
     def mean_parameters(self) -> list[nn.Parameter]:
         """The posterior's means, and what is deterministic: all but the widths and step sizes.
@@ -163,7 +170,7 @@ class Bayesian(nn.Module):
         return list(self.loc.parameters())
 
     def weight_parameters(self) -> list[nn.Parameter]:
-        """All parameters but the step sizes of sharpening."""
+        """All parameters but those of sharpening."""
         return [*self.mean_parameters(), *self.rho.parameters()]
 
     def sigmas(self) -> dict[str, Tensor]:
@@ -294,6 +301,7 @@ class Bayesian(nn.Module):
         generator: torch.Generator | None = None,
         clip: float | None = None,
         second_order: bool = False,
+        curvature: Mapping[str, Tensor] | None = None,
     ) -> Weights:
         """Adapt a draw, or the mean, to the minibatch whose `loss` was computed with it.
 
@@ -301,25 +309,56 @@ class Bayesian(nn.Module):
             theta = net.sharpen(phi, nll(net(x, weights=phi), y))
             loss = nll(net(x, weights=theta), y) + theta.minibatch_kl + theta.kl / minibatches
 
-        theta = phi - eta * g + sigma0 * eps with g = d loss / d phi and fresh noise eps. Where the
-        network carries a recurrent state, both passes start from the same one. theta has seen the
-        targets, so its likelihood means nothing without `theta.minibatch_kl`.
+        theta = phi - eta * g + sigma0 * eps with g = d loss / d phi and fresh noise eps, or that of
+        `core.shrinking`, which takes the summed loss. Where the network carries a recurrent state,
+        both passes start from the same one. theta has seen the targets, so its likelihood means
+        nothing without `theta.minibatch_kl`.
 
         generator: the source of the noise.
         clip: an upper limit for the norm of g, all weights together. The KL divergence is that of
             the clipped g, which is what theta was shifted by, so it stays exact.
         second_order: let the gradient of what is computed from theta also flow through g. Else g
             counts as a constant, and the graph of `loss` is freed.
+        curvature: shrinking form: the curvature of `loss` by the weights of some names, where it is
+            known. For the others it is a moving mean of g^2, which training mode learns.
         """
         if self.sharpening is None:
             raise ConfigError(
                 "this network cannot sharpen its draws: make it with Bayesian(..., sharpening=True)"
             )
         self._require_own(weights)
+        if weights.is_sharpened:
+            raise ConfigError(
+                "these weights are sharpened already; sharpen the draw they came from"
+            )
+        kept = {name: slice(row, row + 1) for name, row in self._padding.items()}
+        if self.shrinking is not None:
+            return sharpen_shrinking(
+                weights,
+                self.to_sharpen(weights),
+                loss,
+                self.shrinking,
+                draw_seed(generator),
+                clip=clip,
+                second_order=second_order,
+                kept=kept,
+                curvature=curvature,
+                learn=self.training,
+            )
+        if curvature is not None:
+            raise ConfigError("a curvature belongs to the shrinking form of sharpening")
         etas = [self.eta.get_parameter(name) for name in weights]
         sigma0, seed = self.sharpening.sigma0, draw_seed(generator)
-        kept = {name: slice(row, row + 1) for name, row in self._padding.items()}
         return sharpen(weights, loss, etas, sigma0, seed, clip, second_order, kept)
+
+    def to_sharpen(self, weights: Weights) -> dict[str, Tensor]:
+        """The tensors that `sharpen` moves: of a draw, or parameters that are never drawn."""
+        if self.shrinking is None:
+            return dict(weights)
+        own = self.loc.get_parameter
+        return {
+            name: weights[name] if name in weights else own(name) for name in self.shrinking.names
+        }
 
     def forward(self, *args: Any, weights: Weights | None = None, **kwargs: Any) -> Any:
         """Run the module with `weights`; without: a fresh draw in training, else the mean."""
@@ -336,7 +375,10 @@ class Bayesian(nn.Module):
         return f"{priors}, sharpening={self.sharpening}" if self.sharpening else priors
 
     def _require_own(self, weights: Weights) -> None:
-        if weights.keys() != self._terms.keys():
+        keys = set(weights)
+        if weights.is_sharpened and self.shrinking is not None:
+            keys -= set(self.shrinking.names) - set(self._terms)
+        if keys != set(self._terms):
             raise ConfigError(
                 f"these weights belong to another network: they have {', '.join(weights)}; this "
                 f"one has {', '.join(self._terms)}"
@@ -365,43 +407,6 @@ class Bayesian(nn.Module):
         return drawn
 
 
-def _as_mapping(value: T | Mapping[str, T]) -> Mapping[str, T]:
-    return value if isinstance(value, Mapping) else {"*": value}
-
-
-def _aliases(module: nn.Module) -> dict[str, list[str]]:
-    """All names of each parameter, under the first one: tied parameters have several."""
-    first = {id(parameter): name for name, parameter in module.named_parameters()}
-    aliases: dict[str, list[str]] = {name: [] for name in first.values()}
-    for name, parameter in module.named_parameters(remove_duplicate=False):
-        aliases[first[id(parameter)]].append(name)
-    return aliases
-
-
-def _matching(names: Iterable[str], patterns: Iterable[str]) -> str | None:
-    """The first pattern that fits one of the names."""
-    names = list(names)
-    fitting = (p for p in patterns if any(fnmatchcase(name, p) for name in names))
-    return next(fitting, None)
-
-
-def _required(names: Sequence[str], patterns: Iterable[str], what: str) -> str:
-    pattern = _matching(names, patterns)
-    if pattern is None:
-        raise ConfigError(
-            f"no {what} is given for {names[0]}; add a pattern that fits it, or '*' for the rest"
-        )
-    return pattern
-
-
-def _require_matches(what: str, patterns: Iterable[str], names: Sequence[str]) -> None:
-    for pattern in patterns:
-        if pattern != "*" and _matching(names, [pattern]) is None:
-            raise ConfigError(
-                f"{what} names {pattern!r}, which fits no parameter; there are: {', '.join(names)}"
-            )
-
-
 def _output_axis(module: nn.Module, name: str, parameter: Tensor) -> int:
     owner = module.get_submodule(name.rpartition(".")[0])
     return 1 if isinstance(owner, _OUTPUTS_SECOND) and parameter.dim() > 1 else 0
@@ -415,14 +420,16 @@ def _padding_row(module: nn.Module, names: Sequence[str]) -> int | None:
     return owner.padding_idx
 
 
-def _place(tree: nn.Module, name: str, parameter: nn.Parameter) -> None:
-    """Register `parameter` under a dotted name, growing submodules as needed."""
-    *path, leaf = name.split(".")
-    for part in path:
-        if part not in tree._modules:
-            tree.add_module(part, nn.Module())
-        tree = tree.get_submodule(part)
-    tree.register_parameter(leaf, parameter)
+def _shrinking(
+    module: nn.Module, aliases: Mapping[str, Sequence[str]], sharpening: Sharpening
+) -> Shrinking:
+    """What sharpening learns of the trainable parameters that its patterns fit."""
+    trainable = {n: a for n, a in aliases.items() if module.get_parameter(n).requires_grad}
+    require_matches(
+        "names", sharpening.names, [name for many in trainable.values() for name in many]
+    )
+    names = [n for n, a in trainable.items() if matching(a, sharpening.names) is not None]
+    return Shrinking(module, names, sharpening.sigma0, sharpening.momentum)
 
 
 def _drop_aliases(net: nn.Module, state: dict[str, Any], prefix: str, _: Any) -> None:
