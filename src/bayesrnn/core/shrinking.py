@@ -44,6 +44,7 @@ def shrink(
 ) -> tuple[list[Tensor], Tensor, Tensor]:
     """The sharpened tensors, the KL divergence, and the sum of sqrt(v) eps g.
 
+    taus: log sigma0^2 of each tensor, one number or one for each weight.
     The last is what the noise adds to the loss to first order: its mean is 0, so that an estimate
     without it has less variance.
     """
@@ -98,7 +99,8 @@ class _Shrink(torch.autograd.Function):
             squares = kappa * v * g * g
             by_nu = v.sqrt() * eps * (by_theta - weight * g) / 2 - v * g * by_theta
             by_nu += weight * (squares + (kappa - 1) / 2)
-            by_taus.append((kappa * by_nu + weight * (1 - squares - kappa) / 2).sum())
+            by_tau = kappa * by_nu + weight * (1 - squares - kappa) / 2
+            by_taus.append(by_tau.sum_to_size(tau.shape))
             by_gs.append(kappa * v * g * weight - v * by_theta if of_g else None)
             by_hs.append(-v * by_nu if of_h else None)
         return *by_thetas, *by_gs, *by_hs, *by_taus, *(None for _ in noise)
