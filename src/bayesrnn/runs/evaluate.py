@@ -45,7 +45,7 @@ def describe(task: Task[Any, Any], found: Evaluation) -> str:
     for row, own in zip(found.rows, metrics, strict=True):
         lines.append(f"{row.label:{width}}  {own}" if own else row.label)
         lines += [_wrapped(detail, "  ") for detail in task.details(row)]
-    bound = any(row.inference == "bound" for row in found.rows)
+    bound = any(row.inference.endswith("bound") for row in found.rows)
     notes = [*([BOUND_NOTE] if bound else []), *task.notes(found)]
     return "\n".join([*lines, *map(_wrapped, notes)])
 

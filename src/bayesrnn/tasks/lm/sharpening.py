@@ -173,14 +173,14 @@ def tuned_sharpening(path: Path) -> dict[Aim, SharpenSettings]:
         found = json.loads(RunDirectory(path).read_text(_FILE))
         return {
             aim: SharpenSettings(
-                bias=found[aim]["bias"],
-                weights=found[aim]["weights"],
-                carry=found[aim]["carry"],
-                segment=found[aim]["segment"],
+                bias=entry["bias"],
+                weights=entry["weights"],
+                carry=entry["carry"],
+                segment=entry["segment"],
                 source="tuned on valid",
             )
-            for aim in AIMS
-            if aim in found
+            for aim, entry in found.items()
+            if aim in AIMS
         }
     except (ValueError, AttributeError, KeyError, TypeError, ConfigError):
         raise RunError(

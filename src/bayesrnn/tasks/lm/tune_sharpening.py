@@ -24,7 +24,10 @@ _WORTH_WHILE = 2e-4
 
 #: What is tried of each setting, beside neighbours of what was best: factors, and other values.
 _FACTORS: dict[str, tuple[float, ...]] = {"weights": (4.0, 2.0), "bias": (2.0,), "segment": (4.0,)}
-_CARRIES = (1.0, 0.999, 0.99, 0.95, 0.0)
+_CARRIES = (1.0, 0.999, 0.99, 0.95)
+
+#: Shorter segments take long, and were never better.
+_SHORTEST = 5
 
 _ORDER = ("weights", "bias", "carry", "segment")
 
@@ -69,11 +72,7 @@ def tune_sharpening(options: TuneSharpeningOptions) -> str:
 
     def score(settings: SharpenSettings) -> dict[Aim, float]:
         if settings not in seen:
-            try:
-                found = scorer(settings, options.seed)
-                seen[settings] = {"read": found.read.nll, "bound": found.bound.nll}
-            except TrainingDivergedError:
-                seen[settings] = dict.fromkeys(AIMS, math.inf)
+            seen[settings] = _score(scorer, settings, options.seed)
             shown = {aim: Likelihood(nll, 1).perplexity for aim, nll in seen[settings].items()}
             say(f"{settings}: read {shown['read']:.2f}, bound {shown['bound']:.2f}")
         return seen[settings]
@@ -88,6 +87,15 @@ def tune_sharpening(options: TuneSharpeningOptions) -> str:
         best = min(climbed, key=lambda settings: score(settings)[aim])
         found[aim] = (best, score(best)[aim])
     return _kept(options, found, static)
+
+
+def _score(scorer: SharpenedScorer, settings: SharpenSettings, seed: int) -> dict[Aim, float]:
+    """Nats a word, for each aim."""
+    try:
+        found = scorer(settings, seed)
+    except TrainingDivergedError:
+        return dict.fromkeys(AIMS, math.inf)
+    return {"read": found.read.nll, "bound": found.bound.nll}
 
 
 def _kept(
@@ -157,5 +165,5 @@ def _moved(settings: SharpenSettings, name: str, move: float, words: int) -> Sha
     value = getattr(settings, name) * move
     if name == "segment":
         value = round(value)
-        return replace(settings, segment=value) if 1 <= value <= words // 2 else None
+        return replace(settings, segment=value) if _SHORTEST <= value <= words // 2 else None
     return replace(settings, **{name: value}) if 0 < value <= 100 else None
