@@ -12,8 +12,9 @@ from bayesrnn.training.run_directory import RunDirectory
 _WIDTH = 100
 
 BOUND_NOTE = (
-    "the bound is an upper bound on what the mean weights with noise sigma0 would reach; its "
-    "networks have seen the targets of the minibatch that they score, and the KL pays for it"
+    "a bound is an upper bound on what weights drawn about the mean, or about what was learnt from "
+    "the text before, would reach; its networks have seen the targets of the minibatch that they "
+    "score, and the KL pays for it"
 )
 
 

@@ -13,6 +13,7 @@ from bayesrnn.tasks.lm.sharpening import (
 )
 from bayesrnn.tasks.lm.task import TASK, LanguageModelTask
 
+from ...conftest import TINY, model_hash
 from .contents import contents
 
 QUICK = ("--words", "120", "--segment", "20")
@@ -127,6 +128,29 @@ def test_tuning_keeps_nothing_that_does_not_help(trained, program, monkeypatch):
     assert code == 0
     assert "nothing is kept" in out
     assert not (run / "sharpening.json").exists()
+
+
+def test_the_form_that_shrinks_is_trained_resumed_and_bounded(tiny_text, program, tmp_path):
+    """What it learns is in the checkpoints, and both bounds are shown."""
+    schedule = ("--hold-epochs", "1", "--decay", "0.5", "--epochs")
+    shrinking = ("--method", "sharpened", "--form", "shrinking", "--sharpen-names", "*bias*")
+    given = ("train", "lm", "--corpus", tiny_text, *TINY, *shrinking, "--sigma0", "0.1")
+    whole, halves = tmp_path / "whole", tmp_path / "halves"
+    assert program(*given, *schedule, 2, "--out", whole)[0] == 0
+    assert program(*given, *schedule, 1, "--out", halves)[0] == 0
+    assert program("train", "lm", "--resume", "--out", halves, "--epochs", 2)[0] == 0
+    assert model_hash(whole) == model_hash(halves)
+    net = TASK.open_run(whole).net
+    assert net.shrinking.seen.item() > 0
+    assert all(tau.item() != pytest.approx(2 * math.log(0.1)) for tau in net.tau_parameters())
+    records = map(json.loads, (whole / "metrics.jsonl").read_text().splitlines())
+    logged = [record for record in records if record["kind"] == "train"]
+    assert logged[-1]["sigma0.output.bias"] > 0
+    code, _, errors = program("evaluate", whole, "--sharpen", "--json", tmp_path / "found.json")
+    assert code == 0, errors
+    rows = rows_of(json.loads((tmp_path / "found.json").read_text()))
+    assert list(rows) == ["mean", "samples10", "bound", "sharpened-read", "sharpened-bound"]
+    assert "shrinking form" in program("compare", whole)[1]
 
 
 @pytest.mark.parametrize(
