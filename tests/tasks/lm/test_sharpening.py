@@ -150,7 +150,9 @@ def test_the_form_that_shrinks_is_trained_resumed_and_bounded(tiny_text, program
     assert code == 0, errors
     rows = rows_of(json.loads((tmp_path / "found.json").read_text()))
     assert list(rows) == ["mean", "samples10", "bound", "sharpened-read", "sharpened-bound"]
-    assert "shrinking form" in program("compare", whole)[1]
+    page = tmp_path / "page.html"
+    assert program("compare", whole, "--out", page)[0] == 0
+    assert "shrinking form" in page.read_text()
 
 
 @pytest.mark.parametrize(
