@@ -212,7 +212,7 @@ def test_the_moving_mean_learns_in_training_alone_and_is_kept():
 
 
 def test_only_the_tensors_that_are_named_move():
-    sharpening = Sharpening(0.3, form="shrinking", names=("*bias*",))
+    sharpening = Sharpening(0.3, form="shrinking", names="*bias*")
     net, (x, y) = model(sharpening=sharpening, deterministic="output.bias"), data()
     phi = net.sample()
     theta = net.sharpen(phi, nll(net(x, weights=phi), y))

@@ -66,6 +66,8 @@ class Sharpening:
     momentum: float = 0.02
 
     def __post_init__(self) -> None:
+        if isinstance(self.names, str):
+            object.__setattr__(self, "names", (self.names,))
         if self.form not in get_args(Form):
             raise ConfigError(f"form is {self.form!r}; there are: {', '.join(get_args(Form))}")
         if self.form == "shrinking" and self.eta_init is not None:

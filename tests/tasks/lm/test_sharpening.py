@@ -9,6 +9,7 @@ from bayesrnn.tasks.lm.sharpening import (
     SharpenedScorer,
     SharpenSettings,
     choose_sharpening,
+    keep_sharpening,
     tuned_sharpening,
 )
 from bayesrnn.tasks.lm.task import TASK, LanguageModelTask
@@ -98,6 +99,11 @@ def test_tuning_can_be_of_the_bias_or_of_independent_segments_alone(trained, pro
     kept = choose_sharpening(run, TASK.evaluate_options(sharpen=True))
     assert kept["bound"] == found["bound"]
     assert kept["read"] == SharpenSettings()
+    # What is tuned anew takes the place of what there was; the other aim stays.
+    other = SharpenSettings(weights=0.25, source="tuned on valid")
+    keep_sharpening(run, {"read": other, "bound": other})
+    assert program("tune-sharpening", run, *QUICK, "--bias-only", "--independent")[0] == 0
+    assert tuned_sharpening(run) == {"read": other, "bound": found["bound"]}
 
 
 def test_tuning_never_reads_the_test_text(trained, program, monkeypatch):

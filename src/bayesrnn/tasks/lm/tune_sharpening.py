@@ -95,7 +95,8 @@ def _score(scorer: SharpenedScorer, settings: SharpenSettings, seed: int) -> dic
         found = scorer(settings, seed)
     except TrainingDivergedError:
         return dict.fromkeys(AIMS, math.inf)
-    return {"read": found.read.nll, "bound": found.bound.nll}
+    bound = math.inf if math.isnan(found.bound.nll) else found.bound.nll
+    return {"read": found.read.nll, "bound": bound}
 
 
 def _kept(
