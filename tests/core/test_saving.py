@@ -38,10 +38,10 @@ PRIORS = {
 }
 
 
-@pytest.fixture
-def net():
+@pytest.fixture(params=[True, br.Sharpening(form="shrinking", names=("out.*", "words.*"))])
+def net(request):
     net = br.Bayesian(
-        Model(), PRIORS, 0.1, deterministic=("out.bias",), min_sigma=0.02, sharpening=True
+        Model(), PRIORS, 0.1, deterministic=("out.bias",), min_sigma=0.02, sharpening=request.param
     )
     net.drop({"recurrent.weight_ih_l0": torch.arange(64).view(16, 4) % 3 == 0})
     net.module.norm.running_mean.uniform_(generator=generator(1))
@@ -53,6 +53,7 @@ def test_there_and_back(net, tmp_path):
     found = br.load(tmp_path / "net.safetensors", Model())
     assert found.names == net.names
     assert repr(found) == repr(net)
+    assert found.sharpening == net.sharpening
     assert found.min_sigma == net.min_sigma
     for name, tensor in net.state_dict().items():
         assert torch.equal(found.state_dict()[name], tensor)

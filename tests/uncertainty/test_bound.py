@@ -10,7 +10,7 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.tasks.lm.likelihood import likelihood, text_minibatches
 from bayesrnn.tasks.lm.model import LanguageModel
 from bayesrnn.tasks.mnist.model import MLP
-from bayesrnn.uncertainty.bound import _error_of_sum, example_minibatches, likelihood_bound
+from bayesrnn.uncertainty.bound import error_of_sum, example_minibatches, likelihood_bound
 
 WORDS = 9
 KL = 0.25
@@ -101,7 +101,7 @@ def test_the_standard_error_of_a_sum():
     """Against the sum of residuals of a fit by size; sizes alike give the textbook's formula."""
     values = [1.0, 4.0, 2.0, 5.0]
     expected = 2 * torch.tensor(values).std().item()
-    assert _error_of_sum(values, [3, 3, 3, 3]) == pytest.approx(expected)
+    assert error_of_sum(values, [3, 3, 3, 3]) == pytest.approx(expected)
     # Values that are as their sizes have no error.
-    assert _error_of_sum([1.0, 2.0, 3.0], [2, 4, 6]) == 0
-    assert _error_of_sum([1.0], [2]) is None
+    assert error_of_sum([1.0, 2.0, 3.0], [2, 4, 6]) == 0
+    assert error_of_sum([1.0], [2]) is None

@@ -13,7 +13,7 @@ from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.kernel.reference import inverse_softplus, softplus
 from bayesrnn.core.names import (
-    aliases,
+    aliases_of,
     as_mapping,
     drop_aliases,
     matching,
@@ -26,10 +26,11 @@ from bayesrnn.core.names import (
 )
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
 from bayesrnn.core.objective import warn_without_kl
-from bayesrnn.core.posterior import DROPPED_RHO, Factor, PriorTerm, can_pull, draw, factors
+from bayesrnn.core.posterior import DROPPED_RHO, Factor, PriorTerm, draw, factors, require_pull
 from bayesrnn.core.priors import Prior, ScaleMixture
 from bayesrnn.core.saving import Settings, save
-from bayesrnn.core.sharpening import Sharpening, sharpen
+from bayesrnn.core.sharpening import Sharpening, sharpen, sharpen_shrinking
+from bayesrnn.core.shrinking import Shrinking, shrinking_of
 from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
 
@@ -58,7 +59,7 @@ class Bayesian(nn.Module):
         never drawn nor charged (unless its matrix is tied to another layer's, which uses the row).
     generator: the source of randomness for the initial standard deviations.
     sharpening: True, or a `Sharpening`, for a network whose draws can be sharpened: beside each
-        mean then also lies eta, and `sharpen` can be called.
+        mean then also lies eta, or what the shrinking form learns, and `sharpen` can be called.
     """
 
     def __init__(
@@ -90,7 +91,7 @@ class Bayesian(nn.Module):
         self.min_sigma = min_sigma
         self.sharpening = Sharpening.given(sharpening)
         self._kl_asked = False
-        self._aliases = aliases(module)
+        self._aliases = aliases_of(module)
         self._terms: dict[str, PriorTerm] = {}
         self._padding: dict[str, int] = {}
         everything = [name for names in self._aliases.values() for name in names]
@@ -129,7 +130,16 @@ class Bayesian(nn.Module):
             raise ConfigError(
                 "no parameter is left to be Bayesian: all are deterministic or frozen"
             )
-        if self.sharpening is not None:
+        self.shrinking: Shrinking | None = None
+        if self.sharpening is not None and self.sharpening.form == "shrinking":
+            self.shrinking = shrinking_of(
+                module,
+                self._aliases,
+                self.sharpening.names,
+                self.sharpening.sigma0,
+                self.sharpening.momentum,
+            )
+        elif self.sharpening is not None:
             self.eta = nn.Module()
             for name in self._terms:
                 eta = torch.full_like(module.get_parameter(name), self.sharpening.first_eta)
@@ -157,11 +167,18 @@ class Bayesian(nn.Module):
         return [parameter for name, parameter in named if name not in self._terms]
 
     def eta_parameters(self) -> list[nn.Parameter]:
-        """The learnt step sizes of sharpening, one for each weight; empty without sharpening.
+        """The learnt step sizes of sharpening, one for each weight; empty without its literal form.
 
         They need a learning rate far below that of `weight_parameters`: see `core.sharpening`.
         """
-        return [] if self.sharpening is None else list(self.eta.parameters())
+        return list(self.eta.parameters()) if hasattr(self, "eta") else []
+
+    def tau_parameters(self) -> list[nn.Parameter]:
+        """log sigma0^2 of each tensor that is sharpened; empty without the shrinking form.
+
+        `WidthSGD` suits them, at the rate of the widths.
+        """
+        return [] if self.shrinking is None else list(self.shrinking.parameters())
 
     def mean_parameters(self) -> list[nn.Parameter]:
         """The posterior's means, and what is deterministic: all but the widths and step sizes.
@@ -171,7 +188,7 @@ class Bayesian(nn.Module):
         return list(self.loc.parameters())
 
     def weight_parameters(self) -> list[nn.Parameter]:
-        """All parameters but the step sizes of sharpening."""
+        """All parameters but those of sharpening."""
         return [*self.mean_parameters(), *self.rho.parameters()]
 
     def sigmas(self) -> dict[str, Tensor]:
@@ -199,7 +216,7 @@ class Bayesian(nn.Module):
             widths are charged, and `net.pull` has to be called after each step.
         """
         if not pull:
-            self._require_pull()
+            require_pull(self._terms)
         parameters = self._parameters_of(self.loc)
         locs = self._drawn(parameters)
         if noise is None:
@@ -240,7 +257,7 @@ class Bayesian(nn.Module):
         such as `Gaussian` and `FittedGaussian`.
         """
         self._require_own(weights)
-        self._require_pull()
+        require_pull(self._terms)
         rhos, locs = (self._drawn(self._parameters_of(tree)) for tree in (self.rho, self.loc))
         loops = kernel_for([*locs, *rhos]) or reference
         for name, loc, rho, factor in zip(
@@ -316,6 +333,7 @@ class Bayesian(nn.Module):
         generator: torch.Generator | None = None,
         clip: float | None = None,
         second_order: bool = False,
+        curvature: Mapping[str, Tensor] | None = None,
     ) -> Weights:
         """Adapt a draw, or the mean, to the minibatch whose `loss` was computed with it.
 
@@ -323,25 +341,56 @@ class Bayesian(nn.Module):
             theta = net.sharpen(phi, nll(net(x, weights=phi), y))
             loss = nll(net(x, weights=theta), y) + theta.minibatch_kl + theta.kl / minibatches
 
-        theta = phi - eta * g + sigma0 * eps with g = d loss / d phi and fresh noise eps. Where the
-        network carries a recurrent state, both passes start from the same one. theta has seen the
-        targets, so its likelihood means nothing without `theta.minibatch_kl`.
+        theta = phi - eta * g + sigma0 * eps with g = d loss / d phi and fresh noise eps, or that of
+        `core.shrinking`, which takes the summed loss. Where the network carries a recurrent state,
+        both passes start from the same one. theta has seen the targets, so its likelihood means
+        nothing without `theta.minibatch_kl`.
 
         generator: the source of the noise.
         clip: an upper limit for the norm of g, all weights together. The KL divergence is that of
             the clipped g, which is what theta was shifted by, so it stays exact.
         second_order: let the gradient of what is computed from theta also flow through g. Else g
             counts as a constant, and the graph of `loss` is freed.
+        curvature: shrinking form: the curvature of `loss` by the weights of some names, where it is
+            known. For the others it is a moving mean of g^2, which training mode learns.
         """
         if self.sharpening is None:
             raise ConfigError(
                 "this network cannot sharpen its draws: make it with Bayesian(..., sharpening=True)"
             )
         self._require_own(weights)
+        if weights.is_sharpened:
+            raise ConfigError(
+                "these weights are sharpened already; sharpen the draw they came from"
+            )
+        kept = {name: slice(row, row + 1) for name, row in self._padding.items()}
+        if self.shrinking is not None:
+            return sharpen_shrinking(
+                weights,
+                self.to_sharpen(weights),
+                loss,
+                self.shrinking,
+                draw_seed(generator),
+                clip=clip,
+                second_order=second_order,
+                kept=kept,
+                curvature=curvature,
+                learn=self.training,
+            )
+        if curvature is not None:
+            raise ConfigError("a curvature belongs to the shrinking form of sharpening")
         etas = [self.eta.get_parameter(name) for name in weights]
         sigma0, seed = self.sharpening.sigma0, draw_seed(generator)
-        kept = {name: slice(row, row + 1) for name, row in self._padding.items()}
         return sharpen(weights, loss, etas, sigma0, seed, clip, second_order, kept)
+
+    def to_sharpen(self, weights: Weights) -> dict[str, Tensor]:
+        """The tensors that `sharpen` moves: of a draw, or parameters that are never drawn."""
+        if self.shrinking is None:
+            return dict(weights)
+        own = self.loc.get_parameter
+        return {
+            name: weights[name] if name in weights else own(name) for name in self.shrinking.names
+        }
 
     def forward(self, *args: Any, weights: Weights | None = None, **kwargs: Any) -> Any:
         """Run the module with `weights`; without: a fresh draw in training, else the mean."""
@@ -360,19 +409,14 @@ class Bayesian(nn.Module):
         return f"{priors}, sharpening={self.sharpening}" if self.sharpening else priors
 
     def _require_own(self, weights: Weights) -> None:
-        if weights.keys() != self._terms.keys():
+        keys = set(weights)
+        if weights.is_sharpened and self.shrinking is not None:
+            keys -= set(self.shrinking.names) - set(self._terms)
+        if keys != set(self._terms):
             raise ConfigError(
                 f"these weights belong to another network: they have {', '.join(weights)}; this "
                 f"one has {', '.join(self._terms)}"
             )
-
-    def _require_pull(self) -> None:
-        for name, term in self._terms.items():
-            if not can_pull(term.prior):
-                raise ConfigError(
-                    f"the prior of {name}, {term.prior}, cannot pull the means by a step of its "
-                    "own; use Gaussian or FittedGaussian, or leave the pull to the KL's gradient"
-                )
 
     def _parameters_of(self, tree: nn.Module) -> list[Tensor]:
         return [tree.get_parameter(name) for name in self._terms]

@@ -1,4 +1,4 @@
-"""Names of parameters: patterns that choose them, and the several names of tied ones."""
+"""Parameters by name: patterns that fit them, the several names of tied ones, trees of them."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from fnmatch import fnmatchcase
@@ -21,17 +21,17 @@ _OUTPUTS_SECOND = (
 
 
 def as_mapping(value: T | Mapping[str, T]) -> Mapping[str, T]:
-    """What belongs to each pattern; one value belongs to all names."""
+    """A mapping from patterns; one value alone is that of all names."""
     return value if isinstance(value, Mapping) else {"*": value}
 
 
-def aliases(module: nn.Module) -> dict[str, list[str]]:
+def aliases_of(module: nn.Module) -> dict[str, list[str]]:
     """All names of each parameter, under the first one: tied parameters have several."""
     first = {id(parameter): name for name, parameter in module.named_parameters()}
-    found: dict[str, list[str]] = {name: [] for name in first.values()}
+    aliases: dict[str, list[str]] = {name: [] for name in first.values()}
     for name, parameter in module.named_parameters(remove_duplicate=False):
-        found[first[id(parameter)]].append(name)
-    return found
+        aliases[first[id(parameter)]].append(name)
+    return aliases
 
 
 def matching(names: Iterable[str], patterns: Iterable[str]) -> str | None:
@@ -42,7 +42,7 @@ def matching(names: Iterable[str], patterns: Iterable[str]) -> str | None:
 
 
 def required(names: Sequence[str], patterns: Iterable[str], what: str) -> str:
-    """The first pattern that fits one of the names; `what` is given by patterns."""
+    """The first pattern that fits one of the names; an error if there is none."""
     pattern = matching(names, patterns)
     if pattern is None:
         raise ConfigError(
@@ -52,7 +52,7 @@ def required(names: Sequence[str], patterns: Iterable[str], what: str) -> str:
 
 
 def require_matches(what: str, patterns: Iterable[str], names: Sequence[str]) -> None:
-    """Refuse a pattern that fits none of the names: it is misspelt."""
+    """An error if a pattern fits none of the names."""
     for pattern in patterns:
         if pattern != "*" and matching(names, [pattern]) is None:
             raise ConfigError(
@@ -74,14 +74,17 @@ def padding_row(module: nn.Module, names: Sequence[str]) -> int | None:
     return owner.padding_idx
 
 
-def place(tree: nn.Module, name: str, parameter: nn.Parameter) -> None:
-    """Register `parameter` under a dotted name, growing submodules as needed."""
+def place(tree: nn.Module, name: str, value: Tensor) -> None:
+    """Register a parameter, or a tensor as a buffer, under a dotted name, growing submodules."""
     *path, leaf = name.split(".")
     for part in path:
         if part not in tree._modules:
             tree.add_module(part, nn.Module())
         tree = tree.get_submodule(part)
-    tree.register_parameter(leaf, parameter)
+    if isinstance(value, nn.Parameter):
+        tree.register_parameter(leaf, value)
+    else:
+        tree.register_buffer(leaf, value)
 
 
 def drop_aliases(net: Any, state: dict[str, Any], prefix: str, _: Any) -> None:

@@ -15,7 +15,7 @@ so no graph over the weights is kept: drawing and its gradient each walk once th
 """
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal, NamedTuple, TypeVar
 
 import torch
@@ -34,6 +34,7 @@ from bayesrnn.core.priors import (
     SquaresPrior,
     density_from,
 )
+from bayesrnn.errors import ConfigError
 
 T = TypeVar("T")
 
@@ -145,9 +146,14 @@ def draw(
     return tuple(weights), kl, stats
 
 
-def can_pull(prior: Prior) -> bool:
-    """Whether a prior can pull by itself: its expectation depends on expected squares alone."""
-    return density_from(type(prior)) == "from_squares" and _is_exact(prior)
+def require_pull(terms: Mapping[str, PriorTerm]) -> None:
+    """Refuse priors that cannot pull by themselves: by expected squares alone."""
+    for name, term in terms.items():
+        if density_from(type(term.prior)) != "from_squares" or not _is_exact(term.prior):
+            raise ConfigError(
+                f"the prior of {name}, {term.prior}, cannot pull the means by a step of its "
+                "own; use Gaussian or FittedGaussian, or leave the pull to the KL's gradient"
+            )
 
 
 class _Draw(torch.autograd.Function):

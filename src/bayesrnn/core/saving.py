@@ -92,7 +92,9 @@ def read(path: Path) -> Saved:
             tensors,
             priors,
             float(manifest["min_sigma"]),
-            None if sharpening is None else Sharpening(**sharpening),
+            None
+            if sharpening is None
+            else Sharpening(**{**sharpening, "names": tuple(sharpening["names"])}),
         )
     except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
         raise ConfigError(f"{path} is damaged, or no file of net.save: {error}") from error

@@ -16,13 +16,14 @@ exactly. With G = d loss / d theta and w = d loss / d KL the gradients have clos
     d loss / d g   = eta (w eta g / sigma0^2 - G),
 
 the last of which is used in second order only; in first order g counts as a constant (Fortunato,
-Blundell & Vinyals, "Bayesian Recurrent Neural Networks").
+Blundell & Vinyals, "Bayesian Recurrent Neural Networks"). That is the literal form; the other one,
+which shrinks, is in `core/shrinking.py`.
 """
 
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal, get_args
 
 import torch
 from torch import Tensor
@@ -32,25 +33,49 @@ from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.norms import total_norm
 from bayesrnn.core.posterior import split
+from bayesrnn.core.shrinking import Shrinking, shrink
 from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
+
+#: literal: as published, with a fixed sigma0 and a learnt step of each weight. shrinking: with a
+#: learnt sigma0 of each tensor, which shrinks by what a minibatch says of a weight.
+Form = Literal["literal", "shrinking"]
 
 
 @dataclass(frozen=True)
 class Sharpening:
     """How a network's draws are sharpened.
 
-    sigma0: the standard deviation of a sharpened weight about its shifted draw.
+    sigma0: the standard deviation of a sharpened weight about its shifted draw; for the shrinking
+        form, that of its prior about the draw, which is where each tensor starts.
     eta_init: where every eta starts; None for sigma0^2. To first order a step of eta against the
         gradient g of the minibatch's summed negative log-likelihood lowers it by eta ||g||^2 and
         costs eta^2 ||g||^2 / (2 sigma0^2) of KL divergence; sigma0^2 makes the most of the
-        difference. Where the loss given to `sharpen` is c times smaller, c sigma0^2 does.
+        difference. Where the loss given to `sharpen` is c times smaller, c sigma0^2 does. The
+        shrinking form has no eta.
+    form: literal, as published, or shrinking (`core/shrinking.py`).
+    names: shrinking form: patterns of the tensors that are sharpened, deterministic ones as well.
+    momentum: shrinking form: how much of a new minibatch goes into the moving mean of squared
+        gradients that stands for the curvature.
     """
 
     sigma0: float = 0.02
     eta_init: float | None = None
+    form: Form = "literal"
+    names: tuple[str, ...] = ("*",)
+    momentum: float = 0.02
 
     def __post_init__(self) -> None:
+        if isinstance(self.names, str):
+            object.__setattr__(self, "names", (self.names,))
+        if self.form not in get_args(Form):
+            raise ConfigError(f"form is {self.form!r}; there are: {', '.join(get_args(Form))}")
+        if self.form == "shrinking" and self.eta_init is not None:
+            raise ConfigError("eta_init belongs to the literal form of sharpening; leave it out")
+        if self.form == "literal" and tuple(self.names) != ("*",):
+            raise ConfigError("names belongs to the shrinking form; the literal one sharpens all")
+        if not 0 < self.momentum <= 1:
+            raise ConfigError(f"momentum is {self.momentum:g}; it has to be above 0 and at most 1")
         if not (self.sigma0 > 0 and 0 < self.sigma0 * self.sigma0 < math.inf):
             raise ConfigError(f"sigma0 is {self.sigma0:g}; a standard deviation has to be above 0")
         if not math.isfinite(self.first_eta):
@@ -86,8 +111,6 @@ def sharpen(
     See `Bayesian.sharpen`; `etas` are in the order of the weights. `kept` names rows that stay as
     they are: those of padding, which have no gradient.
     """
-    if weights.is_sharpened:
-        raise ConfigError("these weights are sharpened already; sharpen the draw they came from")
     phis = list(weights.values())
     if [phi.shape for phi in phis] != [eta.shape for eta in etas]:
         raise ConfigError("these weights belong to another network: their shapes do not fit")
@@ -99,13 +122,50 @@ def sharpen(
     *thetas, kl = _Sharpen.apply(  # type: ignore[no-untyped-call]
         scale, sigma0, seed, *tensors
     )
+    return weights.sharpened(_with_kept(weights, thetas, kept), kl)
+
+
+def sharpen_shrinking(
+    weights: Weights,
+    tensors: Mapping[str, Tensor],
+    loss: Tensor,
+    shrinking: Shrinking,
+    seed: int,
+    *,
+    clip: float | None,
+    second_order: bool,
+    kept: Mapping[str, slice],
+    curvature: Mapping[str, Tensor] | None,
+    learn: bool,
+) -> Weights:
+    """Sharpen in the other form; `tensors` are what is sharpened, of the draw or ordinary ones.
+
+    curvature: that of tensors where it is known; learn: whether the moving means take in g.
+    """
+    phis = list(tensors.values())
+    gs = _gradients(loss, phis, second_order)
+    if learn:
+        shrinking.observe([g.detach() for g in gs])
+    curvatures = shrinking.curvatures(gs, curvature)
+    if clip is not None:
+        gs, scale = _clipped(gs, clip, second_order)
+        gs = gs if scale == 1 else [g * scale for g in gs]
+    thetas, kl, slope = shrink(phis, gs, curvatures, shrinking.taus(), seed)
+    moved = {**weights, **_with_kept(tensors, thetas, kept)}
+    return weights.sharpened(moved, kl, slope)
+
+
+def _with_kept(
+    phis: Mapping[str, Tensor], thetas: Sequence[Tensor], kept: Mapping[str, slice]
+) -> dict[str, Tensor]:
+    """The sharpened tensors by name, in the shapes of phi and with the rows that are kept of it."""
     sharpened = {}
-    for (name, phi), theta in zip(weights.items(), thetas, strict=True):
+    for (name, phi), theta in zip(phis.items(), thetas, strict=True):
         if name in kept:
             rows = kept[name]
             theta = torch.cat([theta[: rows.start], phi[rows], theta[rows.stop :]])
         sharpened[name] = theta.reshape(phi.shape)
-    return weights.sharpened(sharpened, kl)
+    return sharpened
 
 
 def _gradients(loss: Tensor, phis: Sequence[Tensor], second_order: bool) -> list[Tensor]:

@@ -26,12 +26,14 @@ class Weights(Mapping[str, Tensor]):
         noise: Noise | None = None,
         stats: BackwardStats | None = None,
         minibatch_kl: Tensor | None = None,
+        noise_slope: Tensor | None = None,
     ) -> None:
         self._tensors = dict(tensors)
         self._kl = kl
         self._noise = noise
         self._stats = stats
         self._minibatch_kl = minibatch_kl
+        self._noise_slope = noise_slope
 
     @property
     def kl(self) -> Tensor:
@@ -63,9 +65,25 @@ class Weights(Mapping[str, Tensor]):
         """Whether these weights are the result of `Bayesian.sharpen`."""
         return self._minibatch_kl is not None
 
-    def sharpened(self, tensors: Mapping[str, Tensor], minibatch_kl: Tensor) -> "Weights":
+    def sharpened(
+        self,
+        tensors: Mapping[str, Tensor],
+        minibatch_kl: Tensor,
+        noise_slope: Tensor | None = None,
+    ) -> "Weights":
         """Sharpened `tensors` in place of these; what drawing these has cost stays."""
-        return Weights(tensors, self._kl, self._noise, self._stats, minibatch_kl)
+        return Weights(tensors, self._kl, self._noise, self._stats, minibatch_kl, noise_slope)
+
+    @property
+    def noise_slope(self) -> Tensor:
+        """What the noise of sharpening adds to the loss to first order, where that is known.
+
+        Its mean is 0 whatever the gradient was, so that an estimate of the bound from one draw may
+        leave it out: it is most of the variance.
+        """
+        if self._noise_slope is None:
+            raise ConfigError("the slope of the noise is known of the shrinking form alone")
+        return self._noise_slope
 
     @property
     def noise(self) -> Noise:

@@ -108,6 +108,9 @@ class Hints:
     before_recurrent: tuple[str, ...] = ()
     #: Names of layers whose input comes from a dropout layer, where no `nn.Sequential` shows it.
     after_dropout: tuple[str, ...] = ()
+    #: The name of a linear layer whose outputs are all scored, through a softmax and by a summed
+    #: likelihood, if there is one: its curvature has a closed form.
+    softmax_layer: str | None = None
 
 
 _NORMALISING = (nn.LayerNorm, nn.GroupNorm, nn.RMSNorm, nn.modules.batchnorm._NormBase)
@@ -316,6 +319,7 @@ def build_word_network(
     uniform: float,
     generator: torch.Generator,
     deterministic: tuple[str, ...] = DETERMINISTIC,
+    softmax_layer: str | None = None,
 ) -> nn.Module:
     """Initialise a network that reads words, and make of it what a method trains.
 
@@ -333,5 +337,6 @@ def build_word_network(
         initialise=initialise,
         before_recurrent=("input_dropout",),
         after_dropout=("output",),
+        softmax_layer=softmax_layer,
     )
     return method.build(network, hints)

@@ -115,7 +115,8 @@ class WithPosterior(Method[AnyOptions, Bayesian]):
 
     def undecayed(self, net: Bayesian) -> list[nn.Parameter]:
         """All but the means: at rho = 0 a posterior is wide, not narrow."""
-        return [*not_weights(net.module), *net.rho.parameters(), *net.eta_parameters()]
+        sharpening = [*net.eta_parameters(), *net.tau_parameters()]
+        return [*not_weights(net.module), *net.rho.parameters(), *sharpening]
 
     def mean_module(self, net: Bayesian) -> nn.Module:
         """The module with the posterior mean."""

@@ -12,8 +12,9 @@ from bayesrnn.training.run_directory import RunDirectory
 _WIDTH = 100
 
 BOUND_NOTE = (
-    "the bound is an upper bound on what the mean weights with noise sigma0 would reach; its "
-    "networks have seen the targets of the minibatch that they score, and the KL pays for it"
+    "a bound is an upper bound on what weights drawn about the mean, or about what was learnt from "
+    "the text before, would reach; its networks have seen the targets of the minibatch that they "
+    "score, and the KL pays for it"
 )
 
 
@@ -45,7 +46,7 @@ def describe(task: Task[Any, Any], found: Evaluation) -> str:
     for row, own in zip(found.rows, metrics, strict=True):
         lines.append(f"{row.label:{width}}  {own}" if own else row.label)
         lines += [_wrapped(detail, "  ") for detail in task.details(row)]
-    bound = any(row.inference == "bound" for row in found.rows)
+    bound = any(row.inference.endswith("bound") for row in found.rows)
     notes = [*([BOUND_NOTE] if bound else []), *task.notes(found)]
     return "\n".join([*lines, *map(_wrapped, notes)])
 

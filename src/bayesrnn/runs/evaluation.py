@@ -173,7 +173,7 @@ def _inference(
 
 def perplexity_row_text(row: Any) -> str:
     """The likelihood of the words of a row with `perplexity`, `nll` and `tokens`."""
-    at_most = "<= " if row.inference == "bound" else ""
+    at_most = "<= " if row.inference.endswith("bound") else ""
     return (
         f"perplexity {at_most}{row.perplexity:.2f} ({at_most}{row.nll:.4f} nats a word"
         f"{kl_text(row.kl, row.standard_error)}, {row.tokens:,} words)"

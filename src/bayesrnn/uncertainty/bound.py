@@ -54,13 +54,13 @@ def likelihood_bound(
         if advance is not None:
             advance(predictions)
     total = sum(counts)
-    error = _error_of_sum(drawn, counts)
+    error = error_of_sum(drawn, counts)
     return BoundedLikelihood(
         (nll + kl) / total, total, kl / total, None if error is None else error / total
     )
 
 
-def _error_of_sum(values: Sequence[float], sizes: Sequence[int]) -> float | None:
+def error_of_sum(values: Sequence[float], sizes: Sequence[int]) -> float | None:
     """The standard error of a sum of independent values whose means are as their sizes."""
     if len(values) < 2:
         return None

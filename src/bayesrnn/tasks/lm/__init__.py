@@ -12,6 +12,11 @@ ENTRY = TaskEntry(
             "Find settings for `evaluate --dynamic` on the validation text, and keep them in the "
             "run.",
         ),
+        "tune-sharpening": Command(
+            f"{_COMMANDS}:tune_sharpening_settings",
+            "Find settings for `evaluate --sharpen` on the validation text, and keep them in the "
+            "run.",
+        ),
         "generate": Command(f"{_COMMANDS}:generate_text", "Write on where a prompt ends."),
         "inspect": Command(
             f"{_COMMANDS}:inspect_run",

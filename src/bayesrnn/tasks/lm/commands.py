@@ -6,6 +6,7 @@ from bayesrnn.tasks.lm.inspect import InspectOptions, inspect_text
 from bayesrnn.tasks.lm.prune import prune_report
 from bayesrnn.tasks.lm.prune_settings import PruneOptions
 from bayesrnn.tasks.lm.tune_dynamic import TuneOptions, tune_dynamic
+from bayesrnn.tasks.lm.tune_sharpening import TuneSharpeningOptions, tune_sharpening
 
 
 @command(TuneOptions)
@@ -15,6 +16,15 @@ def tune_dynamic_evaluation(options: TuneOptions) -> None:
     bayesrnn tune-dynamic runs/mine --rule rms
     """
     print(tune_dynamic(options))
+
+
+@command(TuneSharpeningOptions)
+def tune_sharpening_settings(options: TuneSharpeningOptions) -> None:
+    """Find settings for `evaluate --sharpen` on the validation text, and keep them in the run.
+
+    bayesrnn tune-sharpening runs/mine
+    """
+    print(tune_sharpening(options))
 
 
 @command(GenerateOptions)

@@ -107,7 +107,7 @@ def gradient_statistics(
     time and averaged over the sequences, so gradients grow with the time steps: take minibatches
     as long as the segments of the evaluation. `advance` is called with the words of each minibatch.
     """
-    net, weights = _copy(module)
+    net, weights = copied(module)
     squares = [torch.zeros_like(weight, requires_grad=False) for weight in weights.values()]
     state: Any = None
     count = 0
@@ -139,7 +139,7 @@ def dynamic_log_probs(
     `module` maps tokens [time, batch] and a state to logits [time, batch, words] and a state. It
     is left unchanged; the copy that learns has its dropout off.
     """
-    net, weights = _copy(module)
+    net, weights = copied(module)
     if isinstance(rule, GradientDescent):
         _keep_read_rows(net)
     update = rule.start(weights)
@@ -160,7 +160,7 @@ def dynamic_log_probs(
     return torch.cat(scores)
 
 
-def _copy(module: nn.Module) -> tuple[nn.Module, dict[str, nn.Parameter]]:
+def copied(module: nn.Module) -> tuple[nn.Module, dict[str, nn.Parameter]]:
     """A copy in which nothing is dropped and gradients flow, and its trainable weights by name.
 
     Recurrent layers alone are in train mode: cuDNN has no backward pass for them otherwise.

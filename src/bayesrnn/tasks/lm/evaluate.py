@@ -26,6 +26,13 @@ from bayesrnn.tasks.lm.dynamic_settings import (
     choose_settings,
 )
 from bayesrnn.tasks.lm.likelihood import likelihood, text_minibatches
+from bayesrnn.tasks.lm.sharpening import (
+    Aim,
+    SharpenedScorer,
+    SharpenOptions,
+    SharpenSettings,
+    choose_sharpening,
+)
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.uncertainty.bound import likelihood_bound
 from bayesrnn.uncertainty.draws import networks_to_read
@@ -33,7 +40,7 @@ from bayesrnn.uncertainty.likelihood import Likelihood
 
 
 @dataclass(frozen=True, kw_only=True)
-class TextOptions(DynamicOptions):
+class TextOptions(DynamicOptions, SharpenOptions):
     """What `bayesrnn evaluate` can be asked of language models alone."""
 
     streams: int = option(
@@ -51,6 +58,7 @@ class TextRow(Row):
     standard_error: of the nll of a bound, for the draws behind it.
     unroll: words of a minibatch, where the result depends on it.
     dynamic: the settings of dynamic evaluation.
+    sharpening: those of sharpening a run on what it reads.
     """
 
     perplexity: float
@@ -61,6 +69,7 @@ class TextRow(Row):
     standard_error: float | None = None
     unroll: int | None = None
     dynamic: dict[str, float] | None = None
+    sharpening: dict[str, float] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -76,6 +85,7 @@ def evaluate_text(
     """The rows of a language model on a split of its own corpus."""
     # First of all, so that a mistake in the settings is reported before the long work.
     dynamic = choose_settings(run.path, options) if options.dynamic else None
+    sharpening = choose_sharpening(run.path, options) if options.sharpen else None
     corpus, streams = run.corpus(), options.streams
     text = getattr(corpus, settings.split).to(run.device)
 
@@ -110,6 +120,8 @@ def evaluate_text(
     if dynamic is not None:
         asked = dynamic_row(run, corpus, text, dynamic)
         rows.append(asked)
+    if sharpening is not None:
+        rows.extend(sharpened_rows(run, corpus, text, sharpening, settings.seed))
     return TextEvaluation(
         **about(run, settings),
         corpus=" ".join(run.config.corpus),
@@ -126,6 +138,39 @@ def dynamic_row(
     inference = Inference(f"dynamic-{settings.rule}", label, 0)
     found = DynamicScorer(run, corpus, text)(settings)
     return _row(inference, found, streams=1, dynamic=settings.numbers())
+
+
+def sharpened_rows(
+    run: TrainedLanguageModel,
+    corpus: Corpus,
+    text: Tensor,
+    settings: dict[Aim, SharpenSettings],
+    seed: int,
+) -> list[TextRow]:
+    """What sharpening on the text gives: predictions from what was read, and the bound."""
+    scorer = SharpenedScorer(run, corpus, text)
+    found = {one: scorer(one, seed) for one in dict.fromkeys(settings.values())}
+    read, bound = settings["read"], settings["bound"]
+    labels = {
+        "read": f"sharpened on what was read, {read} ({read.source})",
+        "bound": f"sharpened bound, NLL + KL, {bound} ({bound.source})",
+    }
+    return [
+        _row(
+            Inference("sharpened-read", labels["read"], 0),
+            found[read].read,
+            streams=1,
+            unroll=read.segment,
+            sharpening=read.numbers(),
+        ),
+        _row(
+            Inference("sharpened-bound", labels["bound"], 0),
+            found[bound].bound,
+            streams=1,
+            unroll=bound.segment,
+            sharpening=bound.numbers(),
+        ),
+    ]
 
 
 def _row(inference: Inference, found: Likelihood, **others: Any) -> TextRow:

@@ -53,6 +53,8 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
             "test, dynamic evaluation: it learns from the text that it reads",
         ),
         "dynamic-rms": ("dyn. rms", "as dyn. sgd, by the rule of Krause et al. 2018"),
+        "sharpened-read": ("sharp. read", "test, weights sharpened on what was read before"),
+        "sharpened-bound": ("sharp. bound", "test, an upper bound by sharpening on what it scores"),
     }
 
     def run_name(self, config: LanguageModelConfig) -> str:
@@ -88,7 +90,11 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
     ) -> nn.Module:
         """A recurrent network between words and words."""
         module = language_model(config, len(read_vocabulary(files)))
-        return build_word_network(method, module, config.init, streams["init"])
+        # Tied to the embedding, the output's weights have another curvature.
+        softmax_layer = None if config.tied else "output"
+        return build_word_network(
+            method, module, config.init, streams["init"], softmax_layer=softmax_layer
+        )
 
     def problem(
         self,
@@ -122,9 +128,12 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         self, path: Path, settings: EvaluationSettings, options: TextOptions
     ) -> TextEvaluation:
         """Perplexity on a split of the run's own corpus."""
-        # Dynamic evaluation learns, so it needs all of the network.
+        # What learns while it reads needs all of the network.
         run = self.open_run(
-            path, settings.checkpoint, settings.device, for_inference=options.dynamic is None
+            path,
+            settings.checkpoint,
+            settings.device,
+            for_inference=not (options.dynamic or options.sharpen),
         )
         return evaluate_text(run, settings, options)
 
