@@ -28,7 +28,8 @@ AIMS: Final[tuple[Aim, ...]] = get_args(Aim)
 #: The file in a run's folder with the settings that tuning found.
 _FILE = "sharpening.json"
 
-#: Minibatches of training text behind the mean squared gradients, spread over it, and their words.
+#: At least so many minibatches of training text, spread over it, give the mean squared gradients;
+#: the words of each.
 _MINIBATCHES, _WORDS = 300, 35
 
 _BIAS: dict[str, Any] = {"ge": 0, "le": 1e3}
