@@ -5,6 +5,7 @@ from pathlib import Path
 
 import torch
 
+from bayesrnn.compression.cutting import cut
 from bayesrnn.compression.file import read_compact
 from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary
 from bayesrnn.errors import BayesRNNError, CheckpointError, ConfigError
@@ -74,6 +75,7 @@ def load_pruned(
             f"the calibration of {path} is damaged; prune the run again"
         ) from None
     place = choose_device(device)
+    module = cut(module) if for_inference else module
     sparse = for_inference and place.type == "cpu"
     net = SparseLanguageModel(module, prefer="speed") if sparse else module
     return TrainedLanguageModel(
