@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.data.batches import evaluation_batches
-from bayesrnn.tasks.lm.prune import kept_quality
-from bayesrnn.tasks.lm.prune_results import Curve, Measured
+from bayesrnn.runs.pruning.bench import kept_quality
+from bayesrnn.runs.pruning.results import Curve, Measured
 from bayesrnn.tasks.lm.task import TASK
 
 from ...conftest import METHODS
@@ -185,12 +185,10 @@ def test_a_limit_that_everything_keeps_drops_all_weights(runs, program):
 class Dented:
     """Nats a word that grow, and come down once more between 0.55 and 0.65."""
 
-    words = 1
-
     def __init__(self):
         self.asked = []
 
-    def measure(self, ranking, fraction, bar):
+    def measure(self, ranking, fraction):
         self.asked.append(fraction)
         good = fraction <= 0.25 or 0.55 <= fraction <= 0.6543
         return Measured(fraction, round(fraction * ranking.weights), 1.0 if good else 2.0)
@@ -202,7 +200,7 @@ class TenThousand:
 
 def test_the_search_goes_on_after_the_last_good_fraction_of_the_curve():
     bench = Dented()
-    points = tuple(bench.measure(TenThousand, tenth / 10, None) for tenth in range(10))
+    points = tuple(bench.measure(TenThousand, tenth / 10) for tenth in range(10))
     bench.asked.clear()
     kept = kept_quality(bench, TenThousand, Curve("magnitude", points), 0.01)
     assert kept.found.nll == 1.0
@@ -237,9 +235,9 @@ def test_mistakes_are_one_line(runs, program, arguments, said):
     assert len(errors.splitlines()) == 1
 
 
-def test_a_run_of_images_is_refused(program, tmp_path):
+def test_a_run_of_images_has_no_streams(program, tmp_path):
     (tmp_path / "config.toml").write_text('task = "mnist"\n')
-    code, _, errors = program("prune", tmp_path)
+    code, _, errors = program("prune", tmp_path, "--streams", 4)
     assert code == 1
-    assert "give a run of `bayesrnn train lm`" in errors
+    assert "--streams is for runs of `bayesrnn train lm`" in errors
     assert len(errors.splitlines()) == 1

@@ -5,6 +5,7 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor, nn
 
+from bayesrnn.compression.cutting import cut
 from bayesrnn.compression.sparse import (
     DenseMatrix,
     Matrix,
@@ -182,3 +183,18 @@ def _layer(cell: str, weights: Sequence[Tensor], prefer: Prefer) -> _SparseLayer
     if isinstance(ih, DenseMatrix) and isinstance(hh, DenseMatrix):
         return _TorchLayer(cell, ih.weight, hh.weight, biases[0], biases[1])
     return _SparseLayer(cell, ih, hh, biases[0], biases[1])
+
+
+def smallest(module: nn.Module, device: torch.device) -> nn.Module:
+    """A pruned language model for inference: without units that do nothing, and without weights
+    that were dropped where leaving them out is faster.
+    """
+    assert isinstance(module, LanguageModel)
+    module = cut(module)
+    return SparseLanguageModel(module, prefer="speed") if device.type == "cpu" else module
+
+
+def whole(module: nn.Module, device: torch.device) -> nn.Module:
+    """A pruned language model that can learn, as it is."""
+    del device
+    return module

@@ -19,6 +19,7 @@ from bayesrnn.runs.arguments import UncertaintyOptions
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.lm.data import CORPUS_NAMES, Corpus, load_corpus
+from bayesrnn.tasks.lm.prune import VALIDATION_STREAMS
 from bayesrnn.tasks.lm.reading import (
     Averaging,
     WordMetrics,
@@ -30,7 +31,7 @@ from bayesrnn.tasks.lm.reading import (
 )
 from bayesrnn.tasks.lm.shifts import reversed_text, shuffled_text, text_with_random_words
 from bayesrnn.tasks.lm.summary import summarise
-from bayesrnn.tasks.lm.task import TASK, VALIDATION_STREAMS
+from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.tasks.lm.uncertainty_page import uncertainty_page
 from bayesrnn.tasks.lm.uncertainty_results import (
