@@ -20,7 +20,7 @@ Module = TypeVar("Module", bound=nn.Module)
 
 #: Outputs are left out of a matrix if at most this share of them has weights: putting those that
 #: are computed in their places takes time as well (`benchmarks/cut_networks.py`).
-_SHARE_LEFT = 0.5
+_SHARE_LEFT = 0.75
 
 
 def used_units(module: nn.Module) -> dict[str, Tensor]:

@@ -7,7 +7,6 @@ import torch
 from torch import nn
 
 from bayesrnn.compression.cutting import cut
-from bayesrnn.compression.manifest import is_compact
 from bayesrnn.errors import CheckpointError, ConfigError, RunError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Method
@@ -53,10 +52,6 @@ def load_run(
     """
     advice = f"give a run of `bayesrnn train {task.name}`"
     if path.is_file():
-        if not is_compact(path):
-            raise CheckpointError(
-                f"{path} is a file, and is damaged, or not one of `bayesrnn prune --out`; {advice}"
-            )
         return load_pruned(task, path, checkpoint, device, run_type, packed)
     directory = RunDirectory(path)
     entries = read_config(path)
