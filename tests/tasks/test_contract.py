@@ -173,6 +173,11 @@ def test_it_is_pruned_and_the_file_is_evaluated(method, task, train, program, tm
     code, out, errors = program("evaluate", file)
     assert code == 0, errors
 
+    if task.uncertainty() is not None and task.name != "captions":  # which needs other images
+        code, out, errors = program("uncertainty", file, "--bootstrap", "0", "--samples", "2")
+        assert code == 0, errors
+        assert file.name in out
+
     other = next(name for name in TASKS if name != task.name)
     with pytest.raises(ConfigError, match=f"is a pruned network of `bayesrnn train {task.name}`"):
         TASKS[other].open_run(file)
