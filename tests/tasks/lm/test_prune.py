@@ -129,6 +129,25 @@ def test_one_fraction_by_hand(runs, program, method):
     assert point["nll"] == pytest.approx(total / words, rel=1e-6)
 
 
+def test_further_runs_stand_in_the_same_table(runs, program):
+    def pruned(run, *options):
+        code, out, errors = program("prune", runs / run, "--fractions", "0.5", *options)
+        assert code == 0, errors
+        return out
+
+    alone = {run: json.loads(pruned(run, "--json", "-")) for run in ("bbb", "dropout")}
+    both = json.loads(pruned("bbb", "--beside", runs / "dropout", "--json", "-"))
+    *own, other = both["curves"]
+    assert own == ORDERS["bbb"]
+    assert other == "dropout (dropout), magnitude"
+    assert both["curves"][other] == alone["dropout"]["curves"]["magnitude"]
+    assert {order: both["curves"][order] for order in own} == alone["bbb"]["curves"]
+    assert other in " ".join(pruned("bbb", "--beside", runs / "dropout").split())
+    code, _, errors = program("prune", runs / "bbb", "--beside", runs / "nothing")
+    assert code == 1
+    assert "nothing" in errors
+
+
 def test_all_dropped_per_tensor_and_seeds(runs, program):
     def pruned(*options):
         code, out, errors = program(

@@ -1,7 +1,7 @@
 """How many weights or units the network of a run can lose, and which."""
 
 import math
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
@@ -30,7 +30,7 @@ from bayesrnn.runs.fine_tuning import fine_tune
 from bayesrnn.runs.output import require_outputs, require_writable, write_json, write_text
 from bayesrnn.runs.pruning.bench import Bench, Order, curves, kept_quality
 from bayesrnn.runs.pruning.report import pruning_page, pruning_text
-from bayesrnn.runs.pruning.results import Measured, PrunedFile, PrunedRun, UnitsLeft, as_json
+from bayesrnn.runs.pruning.results import Curve, Measured, PrunedFile, PrunedRun, UnitsLeft, as_json
 from bayesrnn.runs.pruning.settings import PruneOptions, PruneSettings
 from bayesrnn.runs.summary import RunSummary, read_summary
 from bayesrnn.runs.task import PERPLEXITY, Task, TrainedRun
@@ -59,9 +59,14 @@ def prune_report(task: Task[Any, Any], options: PruneOptions, for_task: Any) -> 
     require_outputs(options.html, options.json)
     if options.out is not None:
         require_writable(options.out)
-    require_run(options.run)
+    for path in (options.run, *options.beside):
+        require_run(path)
     trained = task.open_run(options.run, options.checkpoint, options.device)
+    others = [task.open_run(path, device=options.device) for path in options.beside]
     found, kept = prune_run(task, trained, options, for_task, options.out)
+    for name, other in zip(_names(found.name, others), others, strict=True):
+        curve = _curve_beside(task, other, options, for_task, name, found.data)
+        found = replace(found, curves=(*found.curves, curve))
     if options.html is not None:
         write_text(pruning_page(found, matrices(kept)), options.html)
     if options.json is not None:
@@ -81,11 +86,7 @@ def prune_run(
     for_task: what the task itself is asked for, its `prune_options`.
     """
     trained.note_one_network("prune")
-    data = task.load(trained.config)
-    if trained.fingerprint not in (None, task.fingerprint(data)):
-        raise RunError(
-            f"the data are not those that {trained.path} was trained on; give back the same data"
-        )
+    data = _data(task, trained)
     summary = read_summary(task, trained.path)
     orders, module = _orders(trained, settings), trained.method.mean_module(trained.net)
     bench = _bench(task, trained, data, for_task, summary)
@@ -132,6 +133,45 @@ def prune_run(
         return found, kept
     file = _write(task, trained, data, bench, kept, found, settings, out)
     return replace(found, file=file), kept
+
+
+def _names(first: str, others: Sequence[TrainedRun[Any]]) -> list[str]:
+    """The names of further runs, as much of their paths as tells them from one another."""
+    names = [run.path.resolve().name for run in others]
+    distinct = len({first, *names}) == 1 + len(names)
+    return names if distinct else [str(run.path) for run in others]
+
+
+def _curve_beside(
+    task: Task[Any, Any],
+    trained: TrainedRun[Any],
+    settings: PruneOptions,
+    for_task: Any,
+    name: str,
+    learnt: str,
+) -> Curve:
+    """The same shares of another run, by its best order; `learnt`: from what the first learnt."""
+    trained.note_one_network("prune")
+    summary = read_summary(task, trained.path)
+    if summary.data != learnt:
+        raise ConfigError(
+            f"{trained.path} learnt from {summary.data}, not from {learnt} as {settings.run} did; "
+            "give runs of the same data to --beside"
+        )
+    bench = _bench(task, trained, _data(task, trained), for_task, summary)
+    best, order = next(iter(_orders(trained, settings).items()))
+    label = f"{name} ({summary.method}), {best}"
+    return curves(bench, {label: order}, settings.fractions, name)[0]
+
+
+def _data(task: Task[Any, Any], trained: TrainedRun[Any]) -> Any:
+    """The data of a run, which have to be those that it learnt from."""
+    data = task.load(trained.config)
+    if trained.fingerprint not in (None, task.fingerprint(data)):
+        raise RunError(
+            f"the data are not those that {trained.path} was trained on; give back the same data"
+        )
+    return data
 
 
 def units_left(module: nn.Module) -> tuple[UnitsLeft, ...]:

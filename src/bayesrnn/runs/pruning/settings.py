@@ -80,6 +80,13 @@ class PruneSettings(CheckedOptions):
 class PruneOptions(PruneSettings, RunOptions, JsonOptions):
     """Which run to prune, and where to write what is found."""
 
+    beside: tuple[Path, ...] = option(
+        (),
+        "folders of further runs of the same task, such as one of dropout that dropped weights "
+        "while training: what the same shares cost them, by the order that each can be trusted in "
+        "most, in the same table",
+        metavar="RUN ...",
+    )
     out: Path | None = option(
         None,
         "write the pruned network to this small file, which evaluate, uncertainty, predict, "
