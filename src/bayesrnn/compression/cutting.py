@@ -157,7 +157,8 @@ def _leave_out(made: nn.Module, units: Units, places: Tensor) -> None:
     for part in units.receives:
         name = part.name.rpartition(".")[0]
         layer = made.get_submodule(name)
-        if isinstance(layer, nn.Linear) and len(places) <= _SHARE_LEFT * units.count:
+        few = len(places) <= _SHARE_LEFT * units.count
+        if few and isinstance(layer, nn.Linear) and layer.bias is not None:
             rows = places.to(layer.weight.device)
             made.set_submodule(name, CutLinear(layer.weight[rows], layer.bias, rows))
 

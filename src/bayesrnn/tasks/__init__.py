@@ -57,7 +57,7 @@ def task_of(path: Path) -> "Task[Any, Any]":
 
     if path.is_file():
         _, content = read_manifest(path)
-        name = content["about"].get("task", _DEFAULT)
+        name = str(content["about"].get("task", _DEFAULT))
     else:
         name = read_config(path).get("task", _DEFAULT)
     if name not in TASKS:
