@@ -1,5 +1,6 @@
 """The compact file: what goes in comes out, or nothing at all; lies are refused."""
 
+import hashlib
 import os
 import tempfile
 import tracemalloc
@@ -18,7 +19,7 @@ from bayesrnn.compression.file import VALUE_TYPES, read_compact, write_compact
 from bayesrnn.compression.manifest import is_compact, sha256
 from bayesrnn.errors import CheckpointError, ConfigError, RunError
 
-from .compact_files import bits, check_values, forge, payload
+from .compact_files import as_matrix, bits, check_values, forge, payload
 
 ABOUT = {"words": "naïve\n<eos>\n", "step": 7, "list": [1, None, 0.5]}
 SPECIAL = [-0.0, 0.0, 1e-45, -1e-40, 3.0, -65504.0, 1e-8]
@@ -45,6 +46,24 @@ def tensors(draw):
     return torch.from_numpy(values), torch.from_numpy(mask)
 
 
+def places(name, arrays):
+    """The parts of a tensor that say where its values belong."""
+    parts = {part: arrays.get(f"{name}.{part}") for part in ("rows", "columns", "mask")}
+    return {part: array for part, array in parts.items() if array is not None}
+
+
+def check_places(parts, mask):
+    """Rows and columns without a weight are named, if they are, and the mask is of the others."""
+    of_lines = {"rows": mask.any(1), "columns": mask.any(0)}
+    left = {n: of_lines[n] if n in parts else np.ones_like(of_lines[n]) for n in of_lines}
+    inner = mask[left["rows"]][:, left["columns"]]
+    for name, expected in {**of_lines, "mask": inner}.items():
+        if name in parts:
+            packed = zlib.decompress(parts[name].tobytes())
+            assert packed == np.packbits(expected, bitorder="little").tobytes()
+    assert "mask" in parts or inner.all()
+
+
 @settings(max_examples=150, deadline=None)
 @given(tensors(), tensors(), st.sampled_from(VALUE_TYPES))
 def test_what_goes_in_comes_out(first, second, values):
@@ -66,13 +85,11 @@ def test_what_goes_in_comes_out(first, second, values):
         entry = content["tensors"][name]
         check_values(found.weights[name], masked, entry["values"])
         assert len(arrays[f"{name}.values"]) == mask.sum() == entry["kept"]
-        assert (f"{name}.mask" in arrays) == (not mask.all())
         if name in kept:
             assert torch.equal(found.kept[name], mask)
-        if f"{name}.mask" in arrays:
-            packed = zlib.decompress(arrays[f"{name}.mask"].tobytes())
-            assert packed == np.packbits(mask.numpy(), bitorder="little").tobytes()
-    assert size.indices == sum(a.nbytes for n, a in arrays.items() if n.endswith(".mask"))
+        assert bool(places(name, arrays)) == (not mask.all())
+        check_places(places(name, arrays), as_matrix(mask).numpy())
+    assert size.indices == sum(a.nbytes for name in weights for a in places(name, arrays).values())
     assert size.indices + size.values == sum(array.nbytes for array in arrays.values())
     assert size.dense == 4 * sum(weight.numel() for weight in weights.values())
 
@@ -90,6 +107,41 @@ def test_the_file_is_nearly_as_small_as_can_be(tmp_path, values, most):
     assert size.ratio < most
     entropy = -(0.2 * np.log2(0.2) + 0.8 * np.log2(0.8))
     assert 0.99 < size.indices * 8 / 400_000 / entropy < 1.03
+
+
+def test_rows_and_columns_that_are_gone_take_no_place(tmp_path):
+    """Where whole units are gone and nothing else, two bits for each of them say so."""
+    numbers = torch.Generator().manual_seed(0)
+    weight = torch.randn(2600, 650, generator=numbers)
+    rows, columns = (torch.rand(n, generator=numbers) < 0.3 for n in weight.shape)
+    size = write_compact(tmp_path / "file", {"a": weight}, {"a": rows[:, None] & columns}, {})
+    arrays, content = payload(tmp_path / "file")
+    assert content["version"] == 3
+    assert set(arrays) == {"a.values", "a.rows", "a.columns"}
+    assert size.indices < (2600 + 650) / 8 + 50
+    assert size.values == 4 * rows.sum() * columns.sum()
+
+
+@pytest.mark.parametrize("values", VALUE_TYPES)
+def test_files_of_version_2_are_read(tmp_path, values):
+    """They have a bit for each weight."""
+    weights, kept = {"a": torch.randn(400, 300)}, {"a": torch.rand(400, 300) < 0.3}
+    kept["a"][:300], kept["a"][:, ::3] = False, False
+    write_compact(tmp_path / "file", weights, kept, ABOUT, values)
+    expected = read_compact(tmp_path / "file")
+
+    def older(content, arrays):
+        content["version"] = 2
+        parts = content["tensors"]["a"]["parts"]
+        for part in places("a", arrays):
+            del arrays[f"a.{part}"], parts[part]
+        bits = np.packbits(kept["a"].numpy(), bitorder="little")
+        arrays["a.mask"] = np.frombuffer(zlib.compress(bits.tobytes()), np.uint8)
+        parts["mask"] = hashlib.sha256(arrays["a.mask"].tobytes()).hexdigest()
+
+    assert set(places("a", payload(tmp_path / "file")[0])) == {"rows", "columns", "mask"}
+    forge(tmp_path / "file", older)
+    assert same(read_compact(tmp_path / "file"), expected)
 
 
 def test_int8_takes_what_a_row_needs(tmp_path):
@@ -235,7 +287,7 @@ def test_a_forgery_without_a_lie_is_read(file):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda content, arrays: content.update(version=3), "version 3; this bayesrnn reads"),
+        (lambda content, arrays: content.update(version=4), "version 4; this bayesrnn reads"),
         (lambda content, arrays: content.update(version=1), "damaged: 'encoding'"),
         (lambda content, arrays: content.update(format="other"), "not a compact file"),
         (lambda content, arrays: content.update(about=[]), "damaged"),

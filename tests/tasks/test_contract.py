@@ -8,7 +8,10 @@ from pathlib import Path
 import pytest
 import torch
 
+from bayesrnn.compression.file import read_compact
 from bayesrnn.compression.ranking import importance
+from bayesrnn.errors import ConfigError
+from bayesrnn.nn.units import units_of
 from bayesrnn.options import flag, from_toml, options_of
 from bayesrnn.runs.evaluate import describe, evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings
@@ -131,6 +134,84 @@ def test_weights_are_dropped_while_it_trains(method, task, train, tmp_path):
     assert zeros == round(0.7 * sum(values.numel() for values in weights.values()))
 
 
+@pytest.mark.parametrize("method", ["bbb", "plain"])
+def test_it_is_pruned_and_the_file_is_evaluated(method, task, train, program, tmp_path):
+    run = train(tmp_path / "run", "--method", method, *epochs(1, warmup="0"), "--no-calibrate")
+    file, said = tmp_path / "small.safetensors", tmp_path / "said.json"
+    options = ("--fractions", "0.3,0.5", "--fraction", "0.5", "--out", file, "--json", said)
+    code, out, errors = program("prune", run, *options)
+    assert code == 0, errors
+    found = json.loads(said.read_text())
+    assert list(found["curves"])[-2:] == ["magnitude", "random"]
+    assert (next(iter(found["curves"])) == "signal-to-noise") == (method == "bbb")
+
+    # Nothing dropped is what training has validated, in the unit that the loop shows.
+    loaded, measure = task.open_run(run), task.measure(lambda file: (run / file).read_text())
+    (epoch,) = [r for r in RunDirectory(run).metrics.read() if r["kind"] == "epoch"]
+    assert found["full"]["nll"] == pytest.approx(epoch["valid_nll"], rel=1e-5)
+    shown = found["full"]["value"] or found["full"]["perplexity"]
+    assert shown == pytest.approx(measure.read(epoch, "valid_"), rel=1e-5)
+    assert measure.text(shown) in out
+
+    # Half of the weights by hand, as the file has them, which is read in place of a run.
+    weights = importance(loaded.net, loaded.method.mean_module(loaded.net))
+    flat = torch.cat([values.flatten() for values in weights.values()])
+    assert found["shown_dropped"] == round(0.5 * len(flat)) == round(0.5 * found["weights"])
+    limit = flat.sort(stable=True).values[found["shown_dropped"]]
+    kept = read_compact(file).kept
+    assert kept.keys() == weights.keys()
+    for name, mask in kept.items():
+        assert not bool((mask & (weights[name] < limit)).any())
+    again = task.open_run(file)
+    assert again.method.name == "plain"
+    assert task_of(file) is task
+    options = task.evaluate_options(**({"streams": 20} if task.name == "lm" else {}))
+    valid = evaluate(task, file, EvaluationSettings(split="valid"), options).asked
+    assert measure.read({measure.key: getattr(valid, measure.key)}) == pytest.approx(
+        found["file"]["written"]["value"] or found["file"]["written"]["perplexity"], rel=1e-4
+    )
+    code, out, errors = program("evaluate", file)
+    assert code == 0, errors
+
+    if task.uncertainty() is not None and task.name != "captions":  # which needs other images
+        code, out, errors = program("uncertainty", file, "--bootstrap", "0", "--samples", "2")
+        assert code == 0, errors
+        assert file.name in out
+
+    other = next(name for name in TASKS if name != task.name)
+    with pytest.raises(ConfigError, match=f"is a pruned network of `bayesrnn train {task.name}`"):
+        TASKS[other].open_run(file)
+    code, _, errors = program("prune", file)
+    assert code == 1
+    assert "is pruned already" in errors
+
+
+def test_whole_units_are_dropped(task, train, program, tmp_path):
+    run = train(tmp_path / "run", "--method", "bbb", *epochs(1), "--no-calibrate")
+    file, said = tmp_path / "small.safetensors", tmp_path / "said.json"
+    options = ("--units", "--fractions", "0.5,1", "--fraction", "0.5")
+    code, out, errors = program("prune", run, *options, "--out", file, "--json", said)
+    loaded = task.open_run(run)
+    whole = loaded.method.mean_module(loaded.net)
+    if not units_of(whole):
+        assert code == 1
+        assert "does not say what its units are" in errors
+        return
+    assert code == 0, errors
+    found = json.loads(said.read_text())
+    assert "Units that are left" in out
+    assert 0 < found["shown_dropped"] <= 0.5 * found["weights"]
+    assert any(layer["left"] < layer["units"] for layer in found["units"])
+    assert found["file"]["written"]["nll"] == pytest.approx(
+        found["file"]["masked"]["nll"], rel=1e-5
+    )
+    numbers = [
+        sum(t.numel() for t in net.state_dict().values())
+        for net in (task.open_run(file, device="cpu").net, whole)
+    ]
+    assert numbers[0] < numbers[1] or task.name == "lm"  # which can go on learning
+
+
 def test_a_run_is_examined(task, train, program, tmp_path):
     run = train(tmp_path / "run", "--method", "bbb", *epochs(1))
     page, values = tmp_path / "page.html", tmp_path / "found.json"
@@ -236,10 +317,11 @@ def test_help_shows_the_task_and_its_options(task, task_name, program):
     for item in fields(task.config_type):
         given = flag(f"no_{item.name}" if item.default is True else item.name)
         assert item.name == "options" or given in out
-    code, out, _ = program("evaluate", "--help")
-    assert code == 0
-    for item in options_of(task.evaluate_options):
-        assert item.flag in out
+    for command, own in (("evaluate", task.evaluate_options), ("prune", task.prune_options)):
+        code, out, _ = program(command, "--help")
+        assert code == 0
+        for item in options_of(own):
+            assert item.flag in out
 
 
 def test_first_lines_of_help_are_those_of_the_commands(task_name):

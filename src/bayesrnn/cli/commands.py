@@ -26,6 +26,8 @@ from bayesrnn.runs.options import (
     take,
 )
 from bayesrnn.runs.output import write_json
+from bayesrnn.runs.pruning.prune import prune_report, require_run
+from bayesrnn.runs.pruning.settings import PruneOptions
 from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.tasks import TASKS, task_of
@@ -139,6 +141,31 @@ def uncertainty_command() -> Callable[..., None]:
         where.show(report.report(where, options))
 
     return measure_uncertainty
+
+
+def prune_command() -> Callable[..., None]:
+    """`bayesrnn prune`, with the options that tasks have for it."""
+    own = {name: task.prune_options for name, task in TASKS.items()}
+
+    @command_of_parts(PruneOptions, owned=own)
+    def prune_run(given: Given) -> None:
+        """Find out how many weights or units a network can lose: its metric against the share
+        dropped.
+
+        Weights are dropped in the order of |mean| / sigma where there is a posterior, of their
+        magnitude, and at random; with --units whole units, by the same over all of their weights.
+        The run stays as it is.
+
+        bayesrnn prune runs/mine --keep-quality 0.01 --html pruning.html --out small.safetensors
+        """
+        options = take(PruneOptions, given)
+        require_run(options.run)
+        task = task_of(options.run)
+        for_task = take(task.prune_options, given)
+        refuse_others(own, given)
+        options.show(prune_report(task, options, for_task))
+
+    return prune_run
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -36,6 +36,11 @@ _ANY_TASK: dict[tuple[str, ...], Command] = {
         f"{_COMMANDS}:compare_runs",
         "Compare runs: a table, and learning curves in one self-contained page.",
     ),
+    ("prune",): MadeCommand(
+        f"{_COMMANDS}:prune_command",
+        "Find out how many weights or units a network can lose: its metric against the share "
+        "dropped.",
+    ),
     ("doctor",): Command(
         f"{_COMMANDS}:examine_run", "Say why a run does not learn, and what to try."
     ),

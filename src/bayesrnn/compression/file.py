@@ -8,14 +8,14 @@ parts of a tensor are arrays with one axis:
     <name>.values     the kept entries, in order
     <name>.scales     int8 only: what 1 stands for, for each row of which something was kept
                       (a vector is one row)
-    <name>.mask       a bit for each entry, set if it was kept, compressed by zlib; without it all
-                      were kept
+    <name>.rows       rows that are left, <name>.columns likewise, and <name>.mask which entries of
+                      them: see `compression.masks`
 
-Files of version 1 store the places of the values differently, see `compression.version_1`.
+Files of version 2 have the mask of all rows and columns; those of version 1 store the places of the
+values differently, see `compression.version_1`.
 """
 
 import math
-import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -34,6 +34,7 @@ from bayesrnn.compression.manifest import (
     read_manifest,
     sha256,
 )
+from bayesrnn.compression.masks import Bits, mask_of_parts, mask_parts
 from bayesrnn.compression.version_1 import mask_of_version_1
 from bayesrnn.durable import write_durably
 from bayesrnn.errors import CheckpointError, ConfigError
@@ -45,7 +46,6 @@ VALUE_TYPES = ("float32", "float16", "int8")
 _WEIGHTS, _WEIGHTS_PER_BYTE = 2**28, 1024
 
 Array = NDArray[Any]
-Bits = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -221,7 +221,7 @@ def _encode(
     values: Array = matrix[kept]
     if not np.isfinite(values).all():
         raise ConfigError(f"{name} holds a NaN or an infinity; give a network of numbers")
-    parts: dict[str, Array] = {} if kept.all() else {"mask": _compressed(kept)}
+    parts: dict[str, Array] = {**mask_parts(kept)}
     if kind == "int8":
         scales, values = _quantised(matrix, kept)
         parts["scales"] = scales[kept.any(axis=1)]
@@ -238,13 +238,6 @@ def _encode(
         "parts": {part: sha256(array) for part, array in parts.items()},
     }
     return entry, parts
-
-
-def _compressed(kept: Bits) -> NDArray[np.uint8]:
-    """A bit for each entry, packed by zlib; Z_FILTERED fits bits without a pattern best."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, 15, 9, zlib.Z_FILTERED)
-    packed = packer.compress(np.packbits(kept, bitorder="little").tobytes()) + packer.flush()
-    return np.frombuffer(packed, np.uint8)
 
 
 def _quantised(
@@ -317,7 +310,7 @@ def _decode(
     if version == 1:
         mask = mask_of_version_1(entry["encoding"], parts, shape)
     else:
-        mask = _decompressed(parts["mask"], shape) if "mask" in parts else np.ones(shape, np.bool_)
+        mask = mask_of_parts(parts, shape)
     if not mask.sum() == entry["kept"] == len(parts["values"]):
         raise ValueError(f"{name} has not as many values as entries that were kept")
     values = parts["values"].astype(np.float32)
@@ -329,21 +322,6 @@ def _decode(
     matrix = np.zeros(shape, np.float32)
     matrix[mask] = values
     return matrix, mask
-
-
-def _decompressed(packed: Array, shape: tuple[int, int]) -> Bits:
-    """The inverse of `_compressed`, of at most as many bytes as the shape needs."""
-    size = math.prod(shape)
-    expected = -(-size // 8)
-    unpacker = zlib.decompressobj()
-    try:
-        bits = unpacker.decompress(packed.tobytes(), expected + 1)
-    except zlib.error as error:
-        raise ValueError(f"a mask cannot be unpacked: {error}") from None
-    if len(bits) != expected or not unpacker.eof or unpacker.unused_data:
-        raise ValueError("a mask has not one bit for each weight")
-    flat = np.unpackbits(np.frombuffer(bits, np.uint8), count=size, bitorder="little")
-    return flat.astype(np.bool_).reshape(shape)
 
 
 def _scales(name: str, given: NDArray[np.float32], mask: Bits) -> NDArray[np.float32]:

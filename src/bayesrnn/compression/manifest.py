@@ -14,7 +14,7 @@ from bayesrnn.errors import CheckpointError
 KEY = "bayesrnn"
 
 #: The versions that can be read; the last one is written.
-VERSIONS = (1, 2)
+VERSIONS = (1, 2, 3)
 
 #: The longest header that safetensors reads.
 LONGEST_HEADER = 100_000_000
@@ -99,7 +99,7 @@ def _content(path: Path, manifest: str) -> dict[str, Any]:
     if version not in VERSIONS:
         raise CheckpointError(
             f"{path} has format version {version!r}; this bayesrnn reads versions "
-            f"{' and '.join(map(str, VERSIONS))}, so take a newer one, or write the file again"
+            f"{', '.join(map(str, VERSIONS))}, so take a newer one, or write the file again"
         )
     assert isinstance(content, dict)
     return content

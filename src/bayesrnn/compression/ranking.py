@@ -30,12 +30,13 @@ def magnitude(weights: Mapping[str, Tensor]) -> dict[str, Tensor]:
 def droppable(module: nn.Module) -> dict[str, nn.Parameter]:
     """The weights of a network without a posterior that may be dropped, tied ones once.
 
-    They are those that would have one: all that are trained, but for the deterministic ones.
+    They are those that would have one: all that are trained, but for the deterministic ones and
+    single numbers, such as the noise of ratings, which are no weights.
     """
     return {
         name: parameter
         for name, parameter in module.named_parameters()
-        if parameter.requires_grad and name not in DETERMINISTIC
+        if parameter.requires_grad and name not in DETERMINISTIC and parameter.dim()
     }
 
 

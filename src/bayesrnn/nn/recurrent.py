@@ -8,6 +8,7 @@ from torch import Tensor, nn
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.nn.temperature import Tempered
+from bayesrnn.nn.units import Part, Units, recurrent_units
 
 #: The recurrent state: one tensor for rnn and gru, (h, c) for lstm; [layers, batch, hidden] each.
 State = Tensor | tuple[Tensor, Tensor]
@@ -98,3 +99,21 @@ class WordNetwork(Tempered):
         """The features [time, batch, hidden] at each of `words` [time, batch], and the state."""
         features, state = self.recurrent(self.input_dropout(self.embedding(words)), state)
         return features, cast(State, state)
+
+    def units(self) -> tuple[Units, ...]:
+        """The dimensions of the embedding and the units of the recurrent layers.
+
+        With one matrix for input and output words, the last layer's units and the dimensions share
+        its columns, so that they go and stay together.
+        """
+        layers = recurrent_units("recurrent", self.recurrent)
+        entered, left = Part("embedding.weight", 1), Part("recurrent.weight_ih_l0", 1)
+        layers[-1] = layers[-1].with_parts(sends=(Part("output.weight", 1),))
+        if self.output.weight is self.embedding.weight:
+            layers[-1] = layers[-1].with_parts(receives=(entered,), sends=(left,))
+            return tuple(layers)
+        return (Units("embedding", self.embedding.embedding_dim, (entered,), (left,)), *layers)
+
+    def word_units(self) -> Units:
+        """The words that a network has an output for each of."""
+        return Units("output", self.output.out_features, (Part("output.weight", 0),))

@@ -17,7 +17,8 @@ from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.report.table import distinct_names
 from bayesrnn.runs.arguments import UncertaintyOptions
-from bayesrnn.runs.summary import RunSummary, read_summary
+from bayesrnn.runs.file_summary import summarise
+from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.uncertainty.average import entropy
 from bayesrnn.uncertainty.calibration import Reliability, reliability
@@ -133,7 +134,7 @@ def examine(
 ) -> list[AnswerUncertainty]:
     """What is found of each run; `exam_of` makes the exam of a run, given the settings."""
     seeded(settings.seed)  # refuses one that is out of range
-    summaries = [read_summary(task, run) for run in runs]
+    summaries = [summarise(task, run) for run in runs]
     # All are loaded before the long work begins, so that a mistake is reported at once.
     trained = [task.open_run(run, checkpoint, device) for run in runs]
     exams = [exam_of(one, settings) for one in trained]

@@ -4,7 +4,9 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import torch
+from torch import nn
 
+from bayesrnn.compression.cutting import cut
 from bayesrnn.errors import CheckpointError, ConfigError, RunError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Method
@@ -12,6 +14,8 @@ from bayesrnn.options import from_toml
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.calibration import read_calibration
 from bayesrnn.runs.config import TrainingConfig
+from bayesrnn.runs.devices import choose_device
+from bayesrnn.runs.pruned import Packing, load_pruned
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.run_directory import RunDirectory
@@ -26,13 +30,29 @@ def make_method(config: TrainingConfig, streams: RandomStreams) -> Method[Any]:
 AnyRun = TypeVar("AnyRun", bound=TrainedRun[Any])
 
 
+def cut_units(module: nn.Module, device: torch.device) -> nn.Module:
+    """The network without the units that do nothing."""
+    del device
+    return cut(module)
+
+
 def load_run(
-    task: Task[Any, Any], path: Path, checkpoint: str, device: str, run_type: type[AnyRun]
+    task: Task[Any, Any],
+    path: Path,
+    checkpoint: str,
+    device: str,
+    run_type: type[AnyRun],
+    packed: Packing = cut_units,
 ) -> AnyRun:
-    """Load a trained run of a task from its folder, as the task's own kind of `TrainedRun`."""
+    """Load a trained run of a task from its folder, as the task's own kind of `TrainedRun`.
+
+    In place of a folder there may be the file of a pruned network.
+
+    packed: what becomes of the network of a file, for inference: the smaller one.
+    """
     advice = f"give a run of `bayesrnn train {task.name}`"
     if path.is_file():
-        raise ConfigError(f"{path} is a file; {advice}")
+        return load_pruned(task, path, checkpoint, device, run_type, packed)
     directory = RunDirectory(path)
     entries = read_config(path)
     other = entries.get("task", task.name)
@@ -73,14 +93,3 @@ def read_config(path: Path) -> dict[str, Any]:
         return from_toml(RunDirectory(path).read_config(), f"{path}/config.toml")
     except ConfigError as error:
         raise RunError(f"{path} is damaged: {error}") from None
-
-
-def choose_device(name: str) -> torch.device:
-    """The device by name, or the best one there is for `auto`."""
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.mps.is_available()}
-    if name == "auto":
-        name = "cuda" if there["cuda"] else "cpu"
-    if not there[name]:
-        have = ", ".join(device for device, is_there in there.items() if is_there)
-        raise ConfigError(f"--device is {name}, which this machine does not have; it has: {have}")
-    return torch.device(name)

@@ -15,7 +15,8 @@ from bayesrnn.options import CheckedOptions, flag, from_toml, option, options_of
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.calibrate import calibrate_after_training
 from bayesrnn.runs.config import TrainingConfig, file_entries
-from bayesrnn.runs.load import choose_device, make_method, read_config
+from bayesrnn.runs.devices import choose_device
+from bayesrnn.runs.load import make_method, read_config
 from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.dropping import DropSchedule

@@ -28,6 +28,7 @@ from bayesrnn.runs.config import Recipes, TrainingConfig, resolve
 from bayesrnn.runs.evaluation import Evaluation, EvaluationSettings
 from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.output import require_outputs, write_json, write_text
+from bayesrnn.runs.pruning.bench import Measurement, on_validation_data
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.training.problem import Problem
 from bayesrnn.uncertainty.fitting import Score
@@ -137,6 +138,8 @@ class Task(ABC, Generic[Config, Data]):
     flush_denormals: ClassVar[bool] = False
     #: A dataclass of `option` fields: what `bayesrnn evaluate` can be asked of these runs alone.
     evaluate_options: ClassVar[type[CheckedOptions]] = NoOptions
+    #: The same of `bayesrnn prune`.
+    prune_options: ClassVar[type[CheckedOptions]] = NoOptions
 
     #: Inferences that only this task's runs have, by the start of their name: the title of a
     #: column in `bayesrnn compare`, and a note on it.
@@ -218,6 +221,14 @@ class Task(ABC, Generic[Config, Data]):
         """About `most` predictions of a run on the validation set; None without a likelihood."""
         del run, data, most
         return None
+
+    def pruning_measurement(self, run: Any, data: Data, options: Any) -> Measurement:
+        """How networks without some weights of a run are measured: as training validates them.
+
+        options: a `prune_options`.
+        """
+        del options
+        return on_validation_data(self, run, data)
 
     def uncertainty(self) -> UncertaintyReport | None:
         """What `bayesrnn uncertainty` does with runs of the task; None: nothing."""

@@ -45,18 +45,21 @@ TASKS = TaskRegistry(
     }
 )
 
-#: The task of runs that do not say, and of files of pruned networks.
+#: The task of runs that do not say.
 _DEFAULT = "lm"
 
 
 def task_of(path: Path) -> "Task[Any, Any]":
     """The task of the run in a folder, or of a pruned network in a file."""
+    from bayesrnn.compression.manifest import read_manifest
     from bayesrnn.errors import RunError
     from bayesrnn.runs.load import read_config
 
     if path.is_file():
-        return TASKS[_DEFAULT]
-    name = read_config(path).get("task", _DEFAULT)
+        _, content = read_manifest(path)
+        name = str(content["about"].get("task", _DEFAULT))
+    else:
+        name = read_config(path).get("task", _DEFAULT)
     if name not in TASKS:
         raise RunError(f"{path} is of a task {name!r}; there are: {', '.join(TASKS)}")
     return TASKS[name]

@@ -312,7 +312,7 @@ def test_something_else_than_a_captioner_is_refused(pictures, seeing, program, t
     one_line(errors, str(tmp_path))
     code, _, errors = program("caption", image, "--image", image)
     assert code == 1
-    one_line(errors, "is a file", "bayesrnn train captions")
+    one_line(errors, "not a compact file", "bayesrnn prune --out")
 
 
 @pytest.mark.parametrize("missing", ["efficientnet_lite_pytorch", "PIL"])

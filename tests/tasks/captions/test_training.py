@@ -86,7 +86,6 @@ def test_a_beam_is_for_captions(program, tmp_path):
         ("generate",),
         ("inspect", "--text", "a dog"),
         ("predict", "--text", "a dog"),
-        ("prune",),
         ("tune-dynamic",),
     ],
 )

@@ -11,8 +11,8 @@ from torch.nn import functional as F
 
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.data.batches import evaluation_batches
-from bayesrnn.tasks.lm.prune import kept_quality
-from bayesrnn.tasks.lm.prune_results import Curve, Measured
+from bayesrnn.runs.pruning.bench import kept_quality
+from bayesrnn.runs.pruning.results import Curve, Measured
 from bayesrnn.tasks.lm.task import TASK
 
 from ...conftest import METHODS
@@ -129,6 +129,25 @@ def test_one_fraction_by_hand(runs, program, method):
     assert point["nll"] == pytest.approx(total / words, rel=1e-6)
 
 
+def test_further_runs_stand_in_the_same_table(runs, program):
+    def pruned(run, *options):
+        code, out, errors = program("prune", runs / run, "--fractions", "0.5", *options)
+        assert code == 0, errors
+        return out
+
+    alone = {run: json.loads(pruned(run, "--json", "-")) for run in ("bbb", "dropout")}
+    both = json.loads(pruned("bbb", "--beside", runs / "dropout", "--json", "-"))
+    *own, other = both["curves"]
+    assert own == ORDERS["bbb"]
+    assert other == "dropout (dropout), magnitude"
+    assert both["curves"][other] == alone["dropout"]["curves"]["magnitude"]
+    assert {order: both["curves"][order] for order in own} == alone["bbb"]["curves"]
+    assert other in " ".join(pruned("bbb", "--beside", runs / "dropout").split())
+    code, _, errors = program("prune", runs / "bbb", "--beside", runs / "nothing")
+    assert code == 1
+    assert "nothing" in errors
+
+
 def test_all_dropped_per_tensor_and_seeds(runs, program):
     def pruned(*options):
         code, out, errors = program(
@@ -185,12 +204,10 @@ def test_a_limit_that_everything_keeps_drops_all_weights(runs, program):
 class Dented:
     """Nats a word that grow, and come down once more between 0.55 and 0.65."""
 
-    words = 1
-
     def __init__(self):
         self.asked = []
 
-    def measure(self, ranking, fraction, bar):
+    def measure(self, ranking, fraction):
         self.asked.append(fraction)
         good = fraction <= 0.25 or 0.55 <= fraction <= 0.6543
         return Measured(fraction, round(fraction * ranking.weights), 1.0 if good else 2.0)
@@ -202,7 +219,7 @@ class TenThousand:
 
 def test_the_search_goes_on_after_the_last_good_fraction_of_the_curve():
     bench = Dented()
-    points = tuple(bench.measure(TenThousand, tenth / 10, None) for tenth in range(10))
+    points = tuple(bench.measure(TenThousand, tenth / 10) for tenth in range(10))
     bench.asked.clear()
     kept = kept_quality(bench, TenThousand, Curve("magnitude", points), 0.01)
     assert kept.found.nll == 1.0
@@ -237,9 +254,9 @@ def test_mistakes_are_one_line(runs, program, arguments, said):
     assert len(errors.splitlines()) == 1
 
 
-def test_a_run_of_images_is_refused(program, tmp_path):
+def test_a_run_of_images_has_no_streams(program, tmp_path):
     (tmp_path / "config.toml").write_text('task = "mnist"\n')
-    code, _, errors = program("prune", tmp_path)
+    code, _, errors = program("prune", tmp_path, "--streams", 4)
     assert code == 1
-    assert "give a run of `bayesrnn train lm`" in errors
+    assert "--streams is for runs of `bayesrnn train lm`" in errors
     assert len(errors.splitlines()) == 1

@@ -11,8 +11,8 @@ import pytest
 import torch
 
 from bayesrnn.compression.patterns import matrices, patterns
-from bayesrnn.tasks.lm.prune_report import block_means, grey_png, pruning_page, pruning_text
-from bayesrnn.tasks.lm.prune_results import Curve, KeptQuality, Measured, PrunedRun
+from bayesrnn.runs.pruning.report import block_means, grey_png, pruning_page, pruning_text
+from bayesrnn.runs.pruning.results import Curve, KeptQuality, Measured, PrunedRun
 
 
 def curve(order, *perplexities):
@@ -38,7 +38,7 @@ def make(kept):
             "name": "mine",
             "path": "runs/mine",
             "method": "bbb",
-            "corpus": "ptb",
+            "data": "ptb",
             "settings": "lstm 1x30, seed 1",
             "split": "valid",
             "streams": 20,

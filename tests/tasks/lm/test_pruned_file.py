@@ -11,6 +11,7 @@ import pytest
 import torch
 
 from bayesrnn.cli.main import main
+from bayesrnn.compression.cutting import without_unused
 from bayesrnn.compression.file import VALUE_TYPES, read_compact, write_compact
 from bayesrnn.compression.pruning import without
 from bayesrnn.compression.ranking import Ranking, droppable, magnitude, signal_to_noise
@@ -81,8 +82,15 @@ def test_the_file_is_the_masked_network(all_runs, written, name):
     assert (loaded.method.name, loaded.config.method) == ("plain", "plain")
     assert loaded.vocabulary == direct.vocabulary
     assert loaded.step == direct.step
-    expected = direct.net.state_dict()
+    # The weights of units that do nothing are left out as well, which changes nothing.
+    every = {n: torch.ones_like(w, dtype=torch.bool) for n, w in droppable(direct.net).items()}
+    left = without_unused(direct.net, every)
+    expected = without(direct.net, left).state_dict()
     assert list(loaded.net.state_dict()) == list(expected)
+    words = direct.corpus().valid[:40, None]
+    with torch.no_grad():
+        logits = [net.eval()(words)[0] for net in (direct.net, loaded.net)]
+    torch.testing.assert_close(*logits, rtol=1e-6, atol=1e-7)
     for key, weight in loaded.net.state_dict().items():
         assert torch.equal(weight, expected[key]), key
     tied = loaded.net.output.weight is loaded.net.embedding.weight
@@ -281,7 +289,8 @@ def test_damaged_and_foreign_files_are_one_line(written, program, tmp_path, comm
         ({"config": None}, "not the settings and the words"),
         ({"files": {}}, "not the settings and the words"),
         ({"step": "7"}, "not the settings and the words"),
-        ({"task": "mnist"}, "not the settings and the words"),
+        ({"task": "mnist"}, "is a pruned network of `bayesrnn train mnist`"),
+        ({"task": None}, "not the settings and the words"),
         ({"files": {"vocabulary.txt": "one\ntwo\n"}}, "do not fit its configuration"),
         ({"files": {"vocabulary.txt": "one\none\n"}}, "cannot be made: the vocabulary lists"),
         ({"config": "hidden = 12 12"}, "cannot be made: the configuration in"),

@@ -267,7 +267,7 @@ def test_what_is_for_language_models_is_refused(trained, program):
     commands = (
         ["generate", run],
         ["inspect", run, "--text", "a film"],
-        ["prune", run],
+        ["prune", run, "--streams", 4],
         ["tune-dynamic", run],
         ["evaluate", run, "--dynamic"],
     )

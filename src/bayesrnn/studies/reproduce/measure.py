@@ -13,14 +13,15 @@ from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Bounded
 from bayesrnn.runs.evaluate import evaluate
 from bayesrnn.runs.evaluation import EvaluationSettings, about
+from bayesrnn.runs.pruning.prune import prune_run
+from bayesrnn.runs.pruning.results import as_json as pruning_json
+from bayesrnn.runs.pruning.settings import PruneSettings
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.studies.bench import bench
 from bayesrnn.studies.reproduce.options import PtbOptions
 from bayesrnn.tasks.lm.dynamic_settings import DynamicOptions, choose_settings
 from bayesrnn.tasks.lm.evaluate import dynamic_row
-from bayesrnn.tasks.lm.prune import as_json as pruning_json
-from bayesrnn.tasks.lm.prune import prune_run
-from bayesrnn.tasks.lm.prune_settings import PruneSettings
+from bayesrnn.tasks.lm.prune import TextPruneOptions
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.tasks.lm.uncertainty import UncertaintySettings, uncertainty
@@ -127,7 +128,8 @@ class Measurement:
 
     def _key(self, trained: TrainedLanguageModel, options: PtbOptions) -> dict[str, Any]:
         settings = asdict(self.settings(trained, options))
-        settings.pop("uncalibrated", None)  # always so here, and unknown to earlier versions
+        for always in ("uncalibrated", "units"):  # so here, and unknown to earlier versions
+            settings.pop(always, None)
         return {"step": trained.step, "settings": settings}
 
 
@@ -149,11 +151,16 @@ def _entropy(trained: TrainedLanguageModel, options: PtbOptions) -> Any:
 
 
 def _pruning(trained: TrainedLanguageModel, options: PtbOptions) -> Any:
-    found = pruning_json(prune_run(trained, _PRUNE_SETTINGS)[0])
+    found = pruning_json(prune_run(TASK, trained, _PRUNE_SETTINGS, TextPruneOptions())[0])
     return {name: found[name] for name in ("weights", "curves", "quality")}
 
 
-_PRUNE_SETTINGS = PruneSettings(keep_quality=0.01, seed=_SEED)
+@dataclass(frozen=True, kw_only=True)
+class _PruneSettings(PruneSettings, TextPruneOptions):
+    """All that the curve depends on."""
+
+
+_PRUNE_SETTINGS = _PruneSettings(keep_quality=0.01, seed=_SEED)
 
 MEASUREMENTS: Final = (
     Measurement("entropy", "entropy gap", _entropy_settings, _entropy),

@@ -9,6 +9,7 @@ import torch
 from bayesrnn import __version__
 from bayesrnn.methods import METHODS
 from bayesrnn.runs.output import write_json, write_text
+from bayesrnn.runs.pruning.prune import MAGNITUDE, SIGNAL_TO_NOISE
 from bayesrnn.studies.reproduce.measure import DYNAMIC, EVALUATED, read_stored
 from bayesrnn.studies.reproduce.options import PtbOptions
 from bayesrnn.studies.reproduce.page import (
@@ -31,7 +32,6 @@ from bayesrnn.studies.reproduce.run_state import (
     unlike_asked,
     unlike_published,
 )
-from bayesrnn.tasks.lm.prune import MAGNITUDE, SIGNAL_TO_NOISE
 from bayesrnn.tasks.lm.uncertainty import REVERSED
 from bayesrnn.training.checkpoints import CheckpointStore
 

@@ -4,7 +4,9 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bayesrnn.errors import ConfigError
+from bayesrnn.nn.cut import layer_states
 from bayesrnn.nn.recurrent import State, WordNetwork
+from bayesrnn.nn.units import Part, Units
 
 
 class Captioner(WordNetwork):
@@ -53,6 +55,15 @@ class Captioner(WordNetwork):
     def _seen(self, features: Tensor) -> State:
         """The state [layers, batch, hidden] of a network that has seen images."""
         found = self.image(F.normalize(features, dim=-1) * self.feature_norm)
-        cells = found.unflatten(-1, (self.recurrent.num_layers, -1)).movedim(-2, 0).contiguous()
+        cells = layer_states(self.recurrent, found)
         outputs = cells.tanh()
-        return (outputs, cells) if isinstance(self.recurrent, nn.LSTM) else outputs
+        return (outputs, cells) if self.recurrent.mode == "LSTM" else outputs
+
+    def units(self) -> tuple[Units, ...]:
+        """Those of every network that reads words, which start from the image, and the words."""
+        embedding, *layers = super().units()
+        for number, units in enumerate(layers):
+            start = number * units.count
+            seen = (Part("image.weight", 0, start=start), Part("image.bias", 0, start=start))
+            layers[number] = units.with_parts(receives=seen)
+        return (embedding, *layers, self.word_units())

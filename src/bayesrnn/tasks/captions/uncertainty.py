@@ -15,7 +15,8 @@ from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
 from bayesrnn.runs.arguments import UncertaintyOptions
-from bayesrnn.runs.summary import RunSummary, read_summary
+from bayesrnn.runs.file_summary import summarise
+from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.captions.data import COCO, CaptionedImages, CaptionWords, has_coco, load_coco
 from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, caption_search
@@ -61,7 +62,7 @@ def caption_uncertainty(
 ) -> list[CaptionUncertainty]:
     """The metrics of each run, on the images of its own data and on those of COCO."""
     seeded(settings.seed)  # refuses one that is out of range
-    summaries = [read_summary(TASK, run) for run in runs]
+    summaries = [summarise(TASK, run) for run in runs]
     # All are loaded before the long work begins, so that a mistake is reported at once.
     trained = [TASK.open_run(run, checkpoint, device) for run in runs]
     images = [getattr(one.captions(), settings.split) for one in trained]

@@ -23,10 +23,5 @@ ENTRY = TaskEntry(
             "Show how probable each word of a text was, how sure the run was, and what may come "
             "next.",
         ),
-        "prune": Command(
-            f"{_COMMANDS}:prune_weights",
-            "Find out how many weights a language model can lose: perplexity against the share "
-            "dropped.",
-        ),
     },
 )

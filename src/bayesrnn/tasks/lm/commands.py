@@ -3,8 +3,6 @@
 from bayesrnn.runs.options import command
 from bayesrnn.tasks.lm.generate import GenerateOptions, generate
 from bayesrnn.tasks.lm.inspect import InspectOptions, inspect_text
-from bayesrnn.tasks.lm.prune import prune_report
-from bayesrnn.tasks.lm.prune_settings import PruneOptions
 from bayesrnn.tasks.lm.tune_dynamic import TuneOptions, tune_dynamic
 from bayesrnn.tasks.lm.tune_sharpening import TuneSharpeningOptions, tune_sharpening
 
@@ -43,15 +41,3 @@ def inspect_run(options: InspectOptions) -> None:
     bayesrnn inspect runs/mine --text "it is a truth universally acknowledged" --html page.html
     """
     options.show(inspect_text(options))
-
-
-@command(PruneOptions)
-def prune_weights(options: PruneOptions) -> None:
-    """Find out how many weights a language model can lose: perplexity against the share dropped.
-
-    Weights are dropped in the order of |mean| / sigma where there is a posterior, of their
-    magnitude, and at random. The run stays as it is.
-
-    bayesrnn prune runs/mine --keep-quality 0.01 --html pruning.html --out small.safetensors
-    """
-    options.show(prune_report(options))

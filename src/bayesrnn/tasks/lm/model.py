@@ -3,6 +3,7 @@
 from torch import Tensor
 
 from bayesrnn.nn.recurrent import State, WordNetwork
+from bayesrnn.nn.units import Units
 
 
 class LanguageModel(WordNetwork):
@@ -19,3 +20,7 @@ class LanguageModel(WordNetwork):
         """Logits [time, batch, vocabulary] for the word after each of `words` [time, batch]."""
         features, state = self.read(words, state)
         return self.tempered(self.output(self.output_dropout(features))), state
+
+    def units(self) -> tuple[Units, ...]:
+        """Those of every network that reads words, and the words that it may say."""
+        return (*super().units(), self.word_units())

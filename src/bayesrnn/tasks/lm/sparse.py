@@ -1,8 +1,11 @@
 """Language models for inference whose matrices are without the weights that were dropped."""
 
+from collections.abc import Sequence
+
 import torch
 from torch import Tensor, nn
 
+from bayesrnn.compression.cutting import cut
 from bayesrnn.compression.sparse import (
     DenseMatrix,
     Matrix,
@@ -13,6 +16,7 @@ from bayesrnn.compression.sparse import (
     product,
 )
 from bayesrnn.errors import ConfigError
+from bayesrnn.nn.cut import CutLinear, layer_weights, placed, stacked
 from bayesrnn.nn.recurrent import CELLS, State
 from bayesrnn.nn.temperature import Tempered
 from bayesrnn.tasks.lm.model import LanguageModel
@@ -26,7 +30,7 @@ class _SparseLayer(nn.Module):
 
     def __init__(self, cell: str, ih: Matrix, hh: Matrix, bias_ih: Tensor, bias_hh: Tensor) -> None:
         super().__init__()
-        self.cell, self.ih, self.hh = cell, ih, hh
+        self.cell, self.ih, self.hh, self.width = cell, ih, hh, hh.shape[1]
         together = cell != "gru"  # the two biases are only ever added up
         first, second = bias_ih.detach(), bias_hh.detach()
         self.register_buffer("bias_ih", first + second if together else first.clone())
@@ -68,6 +72,7 @@ class _TorchLayer(nn.Module):
 
     def __init__(self, cell: str, ih: Tensor, hh: Tensor, bias_ih: Tensor, bias_hh: Tensor) -> None:
         super().__init__()
+        self.width = hh.shape[1]
         self.recurrent = CELLS[cell](ih.shape[1], hh.shape[1], device="meta").to(ih.dtype)
         given = {"weight_ih": ih, "weight_hh": hh, "bias_ih": bias_ih, "bias_hh": bias_hh}
         copies = {f"{name}_l0": tensor.detach().clone() for name, tensor in given.items()}
@@ -88,6 +93,8 @@ class SparseLanguageModel(Tempered):
     Its results are those of the module to the rounding of floats; its weights are copies, and it
     has no gradients and no dropout.
 
+    module: whole, or with units cut out of it (`compression.cutting`).
+
     prefer: as in `as_matrix`; the two matrices of a recurrent layer go together for "speed". For
         an embedding, where words are only looked up, memory decides.
     """
@@ -97,36 +104,48 @@ class SparseLanguageModel(Tempered):
     def __init__(self, module: LanguageModel, prefer: Prefer = "memory") -> None:
         super().__init__()
         self.temperature = module.temperature
-        self.cell = next(name for name, kind in CELLS.items() if isinstance(module.recurrent, kind))
+        self.cell = module.recurrent.mode.lower().removesuffix("_tanh")
         self.output = as_matrix(module.output.weight, prefer)
         self.register_buffer("output_bias", module.output.bias.detach().clone())
+        #: Where outputs were cut out, which are left; the others are their bias.
+        self.output_rows = module.output.rows if isinstance(module.output, CutLinear) else None
         self.embedding = self.output
         if module.output.weight is not module.embedding.weight:
             self.embedding = as_matrix(module.embedding.weight, "memory")
-        self.layers = nn.ModuleList(
-            _layer(module, self.cell, number, prefer)
-            for number in range(module.recurrent.num_layers)
-        )
+        layers = [_layer(self.cell, weights, prefer) for weights in layer_weights(module.recurrent)]
+        self.layers = nn.ModuleList(layers)
+        self.widths = [layer.width for layer in layers]
 
     @torch.no_grad()
     def forward(self, words: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Logits [time, batch, vocabulary] for the word after each of `words` [time, batch]."""
         x = self.embedding.rows(words)
-        shape = (len(self.layers), words.shape[1], self.output.shape[1])
+        widest = max(self.widths)
+        shape = (len(self.layers), words.shape[1], widest)
         if state is None:
             zeros = x.new_zeros(shape)
             state = (zeros, zeros) if self.cell == "lstm" else zeros
         self._check_state(state, shape)
         states = []
-        for number, layer in enumerate(self.layers):
-            one = (state[0][number], state[1][number]) if self.cell == "lstm" else state[number]
-            x, after = layer(x, one)
+        for number, (layer, width) in enumerate(zip(self.layers, self.widths, strict=True)):
+            parts = state if isinstance(state, tuple) else (state,)
+            own = [part[number, :, :width].contiguous() for part in parts]
+            x, after = layer(x, (own[0], own[1]) if self.cell == "lstm" else own[0])
             states.append(after)
         if self.cell == "lstm":
-            state = (torch.stack([h for h, _ in states]), torch.stack([c for _, c in states]))
+            state = (
+                stacked([h for h, _ in states], widest),
+                stacked([c for _, c in states], widest),
+            )
         else:
-            state = torch.stack(states)
-        return self.tempered(self.output.matmul(x, self.output_bias)), state
+            state = stacked(states, widest)
+        return self.tempered(self._logits(x)), state
+
+    def _logits(self, x: Tensor) -> Tensor:
+        if self.output_rows is None:
+            return self.output.matmul(x, self.output_bias)
+        found = self.output.matmul(x, self.output_bias[self.output_rows])
+        return placed(found, self.output_rows, self.output_bias)
 
     def _check_state(self, state: State, shape: tuple[int, ...]) -> None:
         given = state if isinstance(state, tuple) else (state,)
@@ -157,14 +176,25 @@ class SparseLanguageModel(Tempered):
         }
 
 
-def _layer(
-    module: LanguageModel, cell: str, number: int, prefer: Prefer
-) -> _SparseLayer | _TorchLayer:
-    weights, biases = (
-        [module.recurrent.get_parameter(f"{part}_{kind}_l{number}") for kind in ("ih", "hh")]
-        for part in ("weight", "bias")
-    )
-    ih, hh = (as_matrix(weight, prefer, together=weights) for weight in weights)
+def _layer(cell: str, weights: Sequence[Tensor], prefer: Prefer) -> _SparseLayer | _TorchLayer:
+    """A layer of matrices and biases: of inputs and of the state, twice."""
+    matrices, biases = weights[:2], weights[2:]
+    ih, hh = (as_matrix(weight, prefer, together=matrices) for weight in matrices)
     if isinstance(ih, DenseMatrix) and isinstance(hh, DenseMatrix):
         return _TorchLayer(cell, ih.weight, hh.weight, biases[0], biases[1])
     return _SparseLayer(cell, ih, hh, biases[0], biases[1])
+
+
+def smallest(module: nn.Module, device: torch.device) -> nn.Module:
+    """A pruned language model for inference: without units that do nothing, and without weights
+    that were dropped where leaving them out is faster.
+    """
+    assert isinstance(module, LanguageModel)
+    module = cut(module)
+    return SparseLanguageModel(module, prefer="speed") if device.type == "cpu" else module
+
+
+def whole(module: nn.Module, device: torch.device) -> nn.Module:
+    """A pruned language model that can learn, as it is."""
+    del device
+    return module

@@ -18,6 +18,7 @@ from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings, perplexity_row_text
 from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
+from bayesrnn.runs.pruning.bench import Measurement
 from bayesrnn.runs.task import PERPLEXITY, Measure, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.lm import ENTRY
@@ -26,12 +27,11 @@ from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.evaluate import TextEvaluation, TextOptions, TextRow, evaluate_text
 from bayesrnn.tasks.lm.likelihood import likelihood, text_chunks
-from bayesrnn.tasks.lm.pruned import language_model, load_pruned
+from bayesrnn.tasks.lm.model import LanguageModel
+from bayesrnn.tasks.lm.prune import VALIDATION_STREAMS, TextPruneOptions, text_measurement
+from bayesrnn.tasks.lm.sparse import smallest, whole
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel, corpus_of
 from bayesrnn.uncertainty.likelihood import Likelihood
-
-#: Streams side by side in the validation after an epoch.
-VALIDATION_STREAMS = 20
 
 
 class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
@@ -47,6 +47,7 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
     file_names: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE,)
     problem_file: ClassVar[str | None] = VOCABULARY_FILE
     evaluate_options: ClassVar[type] = TextOptions
+    prune_options: ClassVar[type] = TextPruneOptions
     own_inferences: ClassVar[Mapping[str, tuple[str, str]]] = {
         "dynamic-sgd": (
             "dyn. sgd",
@@ -89,7 +90,8 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         streams: RandomStreams,
     ) -> nn.Module:
         """A recurrent network between words and words."""
-        module = language_model(config, len(read_vocabulary(files)))
+        words = len(read_vocabulary(files))
+        module = LanguageModel(words, config.hidden, config.layers, config.cell, config.tied)
         # Tied to the embedding, the output's weights have another curvature.
         softmax_layer = None if config.tied else "output"
         return build_word_network(
@@ -120,9 +122,8 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         for_inference: the network of a file may be one that only predicts, without the weights
             that were dropped where leaving them out is faster.
         """
-        if path.is_file():
-            return load_pruned(path, checkpoint, device, for_inference)
-        return load_run(self, path, checkpoint, device, TrainedLanguageModel)
+        packed = smallest if for_inference else whole
+        return load_run(self, path, checkpoint, device, TrainedLanguageModel, packed)
 
     def evaluate(
         self, path: Path, settings: EvaluationSettings, options: TextOptions
@@ -141,6 +142,12 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         """The beginning of the validation text."""
         text = data.valid[: most + 1].to(run.device)
         return HeldOut(text_chunks(text, VALIDATION_STREAMS, len(data.vocabulary)), data.train)
+
+    def pruning_measurement(
+        self, run: TrainedLanguageModel, data: Corpus, options: TextPruneOptions
+    ) -> Measurement:
+        """The likelihood of a text of the corpus."""
+        return text_measurement(run, data, options)
 
     def uncertainty(self) -> UncertaintyReport:
         """Entropy gap, calibration, and how well shifted text is detected."""

@@ -16,9 +16,11 @@ from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
 from bayesrnn.runs.arguments import UncertaintyOptions
+from bayesrnn.runs.file_summary import summarise
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.lm.data import CORPUS_NAMES, Corpus, load_corpus
+from bayesrnn.tasks.lm.prune import VALIDATION_STREAMS
 from bayesrnn.tasks.lm.reading import (
     Averaging,
     WordMetrics,
@@ -29,8 +31,7 @@ from bayesrnn.tasks.lm.reading import (
     word_metrics,
 )
 from bayesrnn.tasks.lm.shifts import reversed_text, shuffled_text, text_with_random_words
-from bayesrnn.tasks.lm.summary import summarise
-from bayesrnn.tasks.lm.task import TASK, VALIDATION_STREAMS
+from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.tasks.lm.uncertainty_page import uncertainty_page
 from bayesrnn.tasks.lm.uncertainty_results import (
@@ -92,7 +93,7 @@ def uncertainty(
     device: str = "auto",
 ) -> list[RunUncertainty]:
     """The benchmark of each run, on the text of its own corpus."""
-    summaries = [summarise(run) for run in runs]
+    summaries = [summarise(TASK, run) for run in runs]
     # All are loaded before the long work begins, so that a mistake is reported at once.
     trained = [TASK.open_run(run, checkpoint, device, for_inference=True) for run in runs]
     corpora = [one.corpus() for one in trained]

@@ -6,6 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from bayesrnn.nn.temperature import Tempered
+from bayesrnn.nn.units import Part, Units
 
 
 class MLP(Tempered):
@@ -38,3 +39,16 @@ class MLP(Tempered):
     def forward(self, x: Tensor) -> Tensor:
         """Logits [batch, classes] of the inputs `x` [batch, inputs]."""
         return self.tempered(self.output(self.hidden(x)))
+
+    def units(self) -> tuple[Units, ...]:
+        """The units of the hidden layers: a rectifier leaves a 0 as it is."""
+        names = [f"hidden.{place}" for place in range(0, len(self.hidden), 3)]
+        return tuple(
+            Units(
+                name,
+                self.get_parameter(f"{name}.bias").numel(),
+                (Part(f"{name}.weight", 0), Part(f"{name}.bias", 0)),
+                (Part(f"{after}.weight", 1),),
+            )
+            for name, after in zip(names, [*names[1:], "output"], strict=True)
+        )

@@ -17,15 +17,13 @@ from bayesrnn.report.axes import share_axis, value_axis
 from bayesrnn.report.chart import Reference, Series, line_chart
 from bayesrnn.report.page import Section, document, entries, render
 from bayesrnn.report.table import Table, titled_text
-from bayesrnn.report.text import counted, perplexity_text, printable
-from bayesrnn.tasks.lm.prune_results import KeptQuality, PrunedFile, PrunedRun
+from bayesrnn.report.text import counted, number_text, perplexity_text, printable
+from bayesrnn.runs.pruning.results import KeptQuality, Measured, PrunedFile, PrunedRun
 
 #: The largest picture of a matrix, the narrowest, and the most points of a line over its rows.
 _WIDTH, _HEIGHT = 400, 300
 _NARROWEST = 120
 _POINTS = 100
-
-_SPLITS = {"train": "training", "valid": "validation", "test": "test"}
 
 _ORDERS = {
     "signal-to-noise": "|mean| / sigma of the posterior, lowest first",
@@ -33,9 +31,14 @@ _ORDERS = {
     "random": "weights by chance, what any other order has to beat",
 }
 _VANISHED = (
-    "rows and columns gone: those without a single weight left. Rows are words in the embedding "
-    "and the output matrix, and units of a gate in a recurrent one; columns are the units of the "
-    "vector that a word has, or that is read"
+    "rows and columns gone: those without a single weight left. Rows are words in an embedding and "
+    "in an output matrix over words, else units, in a recurrent one of a gate; columns are the "
+    "units of the vector that a word has, or that is read"
+)
+_UNITS = (
+    "units left: those to which a path of weights leads from an input or a bias, and from which "
+    "one leads to an output. The others do nothing, and are cut out of a file that is written, and "
+    "of the network that predicts from it"
 )
 _PICTURES = (
     "One picture for each matrix: dark where weights were kept, white where they were dropped. "
@@ -49,22 +52,25 @@ def pruning_text(run: PrunedRun, width: int = 100) -> str:
     """The tables for a terminal."""
     said = [f"{textwrap.fill(printable(line), width)}\n" for line in _said(run)]
     tables = [(_cost_title(run), _costs(run)), (_shown_title(run), _matrices(run))]
+    tables += [("Units that are left", _units(run))] if run.units else []
     return "\n".join([*said, titled_text(tables, width)]).rstrip("\n")
 
 
 def pruning_page(run: PrunedRun, kept: Mapping[str, Tensor]) -> str:
     """One HTML file: the curve, the tables, and a picture of each matrix from its mask."""
     pictures = [_picture(pattern, kept[pattern.name]) for pattern in run.patterns]
-    shown = render("tasks/lm/prune_pictures.html.j2", pictures=pictures)
+    shown = render("runs/pruning/pictures.html.j2", pictures=pictures)
+    streams = "" if run.streams is None else f" in {counted(run.streams, 'stream')}"
     origin = (
-        f"{run.path} at step {run.step:,}; {_text(run)} in {counted(run.streams, 'stream')}; "
-        f"seed {run.seed} of the random order"
+        f"{run.path} at step {run.step:,}; {run.place}{streams}; seed {run.seed} of the random "
+        "order"
     )
     sections = [
         Section(_cost_title(run), *_said(run), _chart(run), _costs(run)),
         Section(_shown_title(run), _matrices(run)),
+        *([Section("Units that are left", _units(run))] if run.units else []),
         Section("The pattern of each matrix", _PICTURES, shown),
-        Section("Settings", entries([("", f"{run.corpus}, {run.method}, {run.settings}", origin)])),
+        Section("Settings", entries([("", f"{run.data}, {run.method}, {run.settings}", origin)])),
     ]
     return document(f"Pruning {run.name}", sections)
 
@@ -80,9 +86,9 @@ def _file(run: PrunedRun, file: PrunedFile) -> str:
     return (
         f"{file.path}: {size.total:,} bytes with {_percent(file.masked.dropped / run.weights, 3)} "
         f"dropped, {size.ratio:.3f}x the {size.dense:,} of all weights in float32; "
-        f"{size.index_share:.1%} of it tells where the weights belong; perplexity "
-        f"{perplexity_text(file.written.perplexity)} with its {file.values} values, "
-        f"{perplexity_text(file.masked.perplexity)} before ({_growth(growth, 2)}){_tuned(file)}"
+        f"{size.index_share:.1%} of it tells where the weights belong; {run.title} "
+        f"{_value(run, file.written)} with its {file.values} values, {_value(run, file.masked)} "
+        f"before ({_grown(run, growth, 2)}){_tuned(file)}"
     )
 
 
@@ -91,27 +97,27 @@ def _tuned(file: PrunedFile) -> str:
     if not file.tuned:
         return ""
     passed = ", ".join(perplexity_text(point.perplexity) for point in file.tuned)
-    return f"; fine-tuned, before and after each epoch: {passed}, and the best is kept"
+    return f"; fine-tuned, perplexity before and after each epoch: {passed}, and the best is kept"
 
 
 def _summary(run: PrunedRun) -> str:
     return (
         f"{run.name} ({run.method}): {run.weights:,} weights that can be dropped, and {run.fixed:,}"
-        f" that stay; perplexity {perplexity_text(run.full.perplexity)} on the {_text(run)} with "
-        "all of them"
+        f" that stay; {run.title} {_value(run, run.full)} on the {run.place} with all of them"
     )
 
 
 def _quality(run: PrunedRun, kept: KeptQuality) -> str:
+    within = "" if _is_text(run) else " in the probability of what is true (the geometric mean)"
     return (
-        f"largest fraction within {_percent(kept.quality)} of the full network: "
+        f"largest fraction within {_percent(kept.quality)} of the full network{within}: "
         f"{kept.found.dropped / run.weights:.1%} ({kept.found.dropped:,} weights, by {kept.order})"
-        f", perplexity {perplexity_text(kept.found.perplexity)}; found to 0.1% of the weights"
+        f", {run.title} {_value(run, kept.found)}; found to 0.1% of the weights"
     )
 
 
 def _cost_title(run: PrunedRun) -> str:
-    return f"Perplexity of the mean network on the {_text(run)}"
+    return f"{run.title[:1].upper()}{run.title[1:]} of the mean network on the {run.place}"
 
 
 def _costs(run: PrunedRun) -> Table:
@@ -122,18 +128,26 @@ def _costs(run: PrunedRun) -> Table:
         [
             _percent(points[0].fraction),
             f"{run.weights - points[0].dropped:,}",
-            *(perplexity_text(point.perplexity) for point in points),
-            _growth(points[0].nll - full.nll),
+            *(_value(run, point) for point in points),
+            _grown(run, points[0].nll - full.nll),
         ]
         for points in zip(*(curve.points for curve in run.curves), strict=True)
     ]
     orders = (f"{c.order}: {_ORDERS[c.order]}" for c in run.curves if c.order in _ORDERS)
     place = " and ".join(run.only) if run.only else "the whole network"
-    ranked = f"in each tensor of {place} by itself" if run.per_tensor else f"over {place}"
+    each = "layer" if run.whole_units else "tensor"
+    ranked = f"in each {each} of {place} by itself" if run.per_tensor else f"over {place}"
+    grown = "of the perplexity" if _is_text(run) else "of the negative log-likelihood, in nats,"
     notes = [
         f"dropped: set to zero, ranked {ranked}; {'; '.join(orders)}",
-        f"growth: of the perplexity by {first.order}, from the full network",
+        f"growth: {grown} by {first.order}, from the full network",
     ]
+    if run.whole_units:
+        share = "the units of each layer" if run.per_tensor else "the weights, or less"
+        notes.append(
+            f"whole units are dropped, each with all of its weights, by the root mean square over "
+            f"them; shares are of {share}; weights left: by {first.order}"
+        )
     return Table(header, rows, notes=notes)
 
 
@@ -162,16 +176,23 @@ def _matrices(run: PrunedRun) -> Table:
     return Table(header, rows, ("matrix",), notes)
 
 
+def _units(run: PrunedRun) -> Table:
+    header = ["layer", "units", "left"]
+    rows = [[units.layer, f"{units.units:,}", f"{units.left:,}"] for units in run.units]
+    return Table(header, rows, ("layer",), [_UNITS])
+
+
 def _chart(run: PrunedRun) -> Markup:
-    references = [Reference.level("full network", run.full.perplexity)]
+    full = _number(run.full)
+    references = [] if full is None else [Reference.level("full network", full)]
     return line_chart(
         [
-            Series(curve.order, [(point.fraction, point.perplexity) for point in curve.points])
+            Series(curve.order, [(point.fraction, _number(point)) for point in curve.points])
             for curve in run.curves
         ],
         _cost_title(run),
         "share of the weights dropped",
-        "perplexity",
+        run.title,
         x=share_axis,
         y=value_axis,
         references=references,
@@ -248,8 +269,26 @@ def grey_png(brightness: NDArray[np.float64]) -> bytes:
     return b"\x89PNG\r\n\x1a\n" + b"".join(chunk(*part) for part in parts)
 
 
-def _text(run: PrunedRun) -> str:
-    return f"{_SPLITS.get(run.split, run.split)} text"
+def _is_text(run: PrunedRun) -> bool:
+    """Whether words are predicted, whose metric is the perplexity."""
+    return run.full.value is None
+
+
+def _number(point: Measured) -> float | None:
+    """The task's metric."""
+    return point.perplexity if point.value is None else point.value
+
+
+def _value(run: PrunedRun, point: Measured) -> str:
+    """The task's metric as text."""
+    if _is_text(run):
+        return perplexity_text(point.perplexity)
+    return number_text(point.value, run.digits)
+
+
+def _grown(run: PrunedRun, nats: float, digits: int = 1) -> str:
+    """How much worse a network is than the full one: in perplexity, else in nats."""
+    return _growth(nats, digits) if _is_text(run) else f"{nats:+.4f}"
 
 
 def _percent(share: float, digits: int = 6) -> str:

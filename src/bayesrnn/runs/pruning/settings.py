@@ -4,11 +4,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bayesrnn.compression.file import VALUE_TYPES
-from bayesrnn.data.files import SPLITS
 from bayesrnn.errors import ConfigError
 from bayesrnn.options import CheckedOptions, option
 from bayesrnn.runs.arguments import JsonOptions, RunOptions, html_option, seed_option
-from bayesrnn.tasks.lm.task import VALIDATION_STREAMS
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -28,7 +26,8 @@ class PruneSettings(CheckedOptions):
     keep_quality: float | None = option(
         None,
         "also find the largest share that can be dropped while the perplexity grows by at most "
-        "this: 0.01 is 1%",
+        "this: 0.01 is 1% (where no words are predicted, the inverse of the geometric mean of the "
+        "probabilities of what is true)",
         ge=0,
     )
     fraction: float | None = option(
@@ -50,24 +49,21 @@ class PruneSettings(CheckedOptions):
     fine_tune_lr: float | None = option(
         None, "learning rate of that training (default: a tenth of the run's)", gt=0
     )
+    units: bool = option(
+        False,
+        "drop whole units, each with all of its weights: of recurrent and hidden layers, dimensions"
+        " of embeddings, words of an output matrix; the network becomes smaller and faster",
+    )
     only: tuple[str, ...] = option(
         (),
         "drop weights of these matrices alone, * for anything: 'embedding*,output*'; shares are "
-        "then of those",
+        "then of those; with --units the names of layers, such as recurrent_l0",
         commas=True,
     )
     per_tensor: bool = option(
-        False, "rank the weights in each tensor by itself, not over the whole network"
-    )
-    split: str = option(
-        "valid",
-        "which part of the data; what was chosen on test says less about it",
-        choices=SPLITS,
-    )
-    streams: int = option(
-        VALIDATION_STREAMS,
-        "parts of the text read side by side; 1 is exact, more are faster",
-        ge=1,
+        False,
+        "rank the weights in each tensor by itself, not over the whole network; with --units the "
+        "units of each layer, of which shares are then",
     )
     seed: int = seed_option("seed of the random order")
 
@@ -84,10 +80,17 @@ class PruneSettings(CheckedOptions):
 class PruneOptions(PruneSettings, RunOptions, JsonOptions):
     """Which run to prune, and where to write what is found."""
 
+    beside: tuple[Path, ...] = option(
+        (),
+        "folders of further runs of the same task, such as one of dropout that dropped weights "
+        "while training: what the same shares cost them, by the order that each can be trusted in "
+        "most, in the same table",
+        metavar="RUN ...",
+    )
     out: Path | None = option(
         None,
-        "write the pruned network to this small file, which evaluate, generate, inspect and "
-        "uncertainty take in place of a run",
+        "write the pruned network to this small file, which evaluate, uncertainty, predict, "
+        "generate, inspect and caption take in place of a run",
         metavar="FILE",
     )
     html: Path | None = html_option("the curve and pictures of what is left")
