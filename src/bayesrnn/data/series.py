@@ -171,18 +171,12 @@ class SeriesSet:
         """A hash of names, dates, values and covariates, not of where they were read."""
         digest = hashlib.sha256(repr((self.frequency, self.season)).encode())
         for one in self.series:
-            head = (
-                one.name,
-                str(one.start),
-                one.number,
-                len(one.target),
-                sorted(one.static.items()),
-            )
-            digest.update(repr(head).encode())
+            head = (one.name, str(one.start), one.number, len(one.target))
+            digest.update(repr((*head, sorted(one.static.items()))).encode())
             digest.update(_bytes(one.target))
-            for kind in (one.known, one.past):
-                for name in sorted(kind):
-                    digest.update(repr((name, len(kind[name]))).encode() + _bytes(kind[name]))
+            for kind, arrays in (("known", one.known), ("past", one.past)):
+                for name, values in sorted(arrays.items()):
+                    digest.update(repr((kind, name, len(values))).encode() + _bytes(values))
         return digest.hexdigest()
 
     def labels(self, one: Series, first: int, count: int) -> list[str]:
