@@ -20,6 +20,8 @@ if TYPE_CHECKING:
     from bayesrnn.core.sharpening import Sharpening
     from bayesrnn.core.weights import Weights
     from bayesrnn.core.widths import WidthSGD
+    from bayesrnn.data.reading import read_series
+    from bayesrnn.data.series import Frequency, Series, SeriesSet
     from bayesrnn.errors import BayesRNNError
     from bayesrnn.uncertainty.predict import Prediction, predict
     from bayesrnn.uncertainty.regression import Regression, RegressionPrediction
@@ -31,6 +33,7 @@ __all__ = [
     "Bayesian",
     "ExactPrior",
     "FittedGaussian",
+    "Frequency",
     "Gaussian",
     "Langevin",
     "Prediction",
@@ -40,6 +43,8 @@ __all__ = [
     "RegressionPrediction",
     "ScaleMixture",
     "ScoredPrior",
+    "Series",
+    "SeriesSet",
     "Sharpening",
     "SquaresPrior",
     "Weights",
@@ -48,6 +53,7 @@ __all__ = [
     "absolute",
     "predict",
     "prune",
+    "read_series",
     "relative",
 ]
 
@@ -70,6 +76,8 @@ _HOMES = {
     "core.sharpening": ("Sharpening",),
     "core.weights": ("Weights",),
     "core.widths": ("WidthSGD",),
+    "data.reading": ("read_series",),
+    "data.series": ("Frequency", "Series", "SeriesSet"),
     "errors": ("BayesRNNError",),
     "uncertainty.predict": ("Prediction", "predict"),
     "uncertainty.regression": ("Regression", "RegressionPrediction"),

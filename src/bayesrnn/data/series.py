@@ -158,6 +158,7 @@ class SeriesSet:
     season: the values after which a series repeats itself best; 1 if it does not.
     seasons: the candidates for it, the shortest first.
     description: the line "Read as ...". notes: what the user should know besides.
+    stride: without dates, how far the numbers of successive values are apart.
     """
 
     series: tuple[Series, ...]
@@ -166,6 +167,7 @@ class SeriesSet:
     seasons: tuple[int, ...]
     description: str = ""
     notes: tuple[str, ...] = ()
+    stride: int = 1
 
     def fingerprint(self) -> str:
         """A hash of names, dates, values and covariates, not of where they were read."""
@@ -182,7 +184,7 @@ class SeriesSet:
     def labels(self, one: Series, first: int, count: int) -> list[str]:
         """How files and tables name the places first, ... of a series: dates, or numbers."""
         if self.frequency is None:
-            return [str(one.number + place) for place in range(first, first + count)]
+            return [str(one.number + place * self.stride) for place in range(first, first + count)]
         stamps = self.frequency.stamps(one.start, first, count)
         of_days = self.frequency.unit in MONTHS or self.frequency.seconds % SECONDS["day"] == 0
         if of_days and _seconds(one.start) % SECONDS["day"] == 0:
