@@ -38,6 +38,14 @@ class Widening:
         middle = (low + high) / 2
         return np.minimum(low - extra, middle), np.maximum(high + extra, middle)
 
+    def reaching(self, horizon: int) -> Widening:
+        """For as many steps; those that no window had are widened as the last one was."""
+        shares = {
+            level: (*of[:horizon], *(of[-1],) * (horizon - len(of)))
+            for level, of in self.shares.items()
+        }
+        return Widening(shares, self.errors, self.pooled)
+
     def as_json(self) -> dict[str, Any]:
         """The values for a JSON file."""
         shares = {str(level): list(of) for level, of in self.shares.items()}

@@ -124,6 +124,7 @@ def prepare(series: SeriesSet, wishes: Wishes) -> ForecastData:
     )
     yearly = daily and not (series.frequency and series.frequency.closed)
     layout = Layout(
+        frequency=str(series.frequency or ""),
         base=base,
         likelihood=likelihood,
         horizon=horizon,
@@ -139,11 +140,20 @@ def prepare(series: SeriesSet, wishes: Wishes) -> ForecastData:
     return ForecastData(series, layout, make_panel(series, layout), slices)
 
 
-def prepared(series: SeriesSet, layout: Layout, windows: dict[str, int]) -> ForecastData:
-    """Series for a forecaster that is trained."""
-    lengths = torch.tensor([len(one.target) for one in series.series])
-    slices = Slices(lengths, layout.horizon, layout.fewest, windows)
-    return ForecastData(series, layout, make_panel(series, layout), slices)
+def require_suits(series: SeriesSet, layout: Layout) -> None:
+    """Refuse series that a trained forecaster cannot read."""
+    step = str(series.frequency or "")
+    if step != layout.frequency:
+        raise CorpusError(
+            f"the series have a step of {step or 'no date'}, but the run was trained on steps of "
+            f"{layout.frequency or 'no date'}; give series with the same step"
+        )
+    short = [one.name for one in series.series if len(one.target) < layout.fewest]
+    if short:
+        raise CorpusError(
+            f"{len(short)} of the series are too short, such as {short[0]}: a forecast needs at "
+            f"least {layout.fewest} values before it; leave them out"
+        )
 
 
 def usual_horizon(frequency: Frequency | None) -> int:

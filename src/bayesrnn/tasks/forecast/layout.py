@@ -23,6 +23,7 @@ _YEAR_OF_WEEKS, _YEAR = 364, 365
 class Layout:
     """The inputs and outputs of a forecaster.
 
+    frequency: the step of the grid in words; empty without dates.
     base: what is added to the output: the value a season ago, the last value, or nothing.
     season, seasons: the values of a season, and of all seasons that the lags know.
     lags: how far back the values lie that are inputs.
@@ -31,6 +32,7 @@ class Layout:
         numbers, and `categories` are the texts that a static covariate can be.
     """
 
+    frequency: str
     base: str
     likelihood: str
     horizon: int

@@ -42,6 +42,10 @@ class Forecasts(ABC):
     def crps(self, truths: Floats) -> Floats:
         """E|X - y| - E|X - X'| / 2: [windows, horizon]."""
 
+    @abstractmethod
+    def rows(self, rows: slice) -> Forecasts:
+        """Those of some windows."""
+
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """The central interval that has this many percent of the probability."""
         tail = (1 - level / 100) / 2
@@ -54,6 +58,10 @@ class PathForecasts(Forecasts):
 
     paths: Floats
 
+    def rows(self, rows: slice) -> PathForecasts:
+        """Their paths."""
+        return PathForecasts(self.paths[rows])
+
     def quantile(self, share: float) -> Floats:
         """Of the paths, as numpy interpolates."""
         found: Floats = np.asarray(np.quantile(self.paths, share, axis=1), dtype=np.float64)
@@ -63,7 +71,7 @@ class PathForecasts(Forecasts):
         """E|X - X'| is over all pairs of different paths, so it has no bias."""
         ordered = np.sort(self.paths, axis=1)
         count = ordered.shape[1]
-        away = np.abs(self.paths - truths[:, None]).mean(1)
+        away: Floats = np.abs(self.paths - truths[:, None]).mean(1)
         if count < 2:
             return away
         # In order, the k-th of n is the larger one of k - 1 pairs and the smaller one of n - k.
@@ -80,9 +88,14 @@ class GaussianForecasts(Forecasts):
     mean: Floats
     sd: Floats
 
+    def rows(self, rows: slice) -> GaussianForecasts:
+        """Their means and standard deviations."""
+        return GaussianForecasts(self.mean[rows], self.sd[rows])
+
     def quantile(self, share: float) -> Floats:
         """mean + z sd."""
-        return self.mean + NormalDist().inv_cdf(share) * self.sd
+        z: float = NormalDist().inv_cdf(share)
+        return self.mean + z * self.sd
 
     def crps(self, truths: Floats) -> Floats:
         """sd (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt pi), Gneiting et al. (2005)."""

@@ -2,18 +2,38 @@
 
 import gzip
 from importlib.resources import files
+from pathlib import Path
 
 import numpy as np
 
+from bayesrnn.data.reading import read_series
 from bayesrnn.data.series import Frequency, Series, SeriesSet
 from bayesrnn.tasks.forecast.config import BIRTHS, ForecastConfig
 from bayesrnn.tasks.forecast.data import ForecastData, Wishes, prepare
 
 
-def series_of(config: ForecastConfig) -> SeriesSet:
-    """The series of a file of the user's, or those that come with the program."""
-    assert config.data == BIRTHS
-    return births()
+def series_of(config: ForecastConfig, data: str | None = None) -> SeriesSet:
+    """The series of a file of the user's, or those that come with the program.
+
+    data: another file of the same form.
+    """
+    given = data or config.data
+    if given == BIRTHS:
+        return births()
+    return read_series(
+        Path(given).expanduser(),
+        time_col=config.time_col,
+        target_col=config.target_col,
+        id_col=config.id_col,
+        date_format=config.date_format,
+        freq=config.freq,
+        season=config.season,
+        wide=config.wide,
+        duplicates=config.duplicates,
+        known=config.known,
+        past=config.past,
+        static=config.static,
+    )
 
 
 def births() -> SeriesSet:
