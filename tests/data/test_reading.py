@@ -50,6 +50,7 @@ def only(found):
         ("quoted.csv", lambda text: text.replace("2024", '"2024').replace(",1", '",1').encode()),
         ("blank.csv", lambda text: text.replace("\n", "\n\n").encode() + b"\n,\n"),
         ("names.csv", lambda text: text.replace("ds,y", "DATE,Births").encode()),
+        ("sep.csv", lambda text: b"sep=;\r\n" + text.replace(",", ";").encode()),
         ("latin.csv", lambda text: text.replace("ds,y", "ds,Umsätze").encode("latin-1")),
     ],
 )
@@ -255,6 +256,8 @@ def test_duplicates_are_refused_or_resolved(tmp_path, how, expected):
         (lines((day, "") for day in DAYS), "has no values"),
         (lines(((day, "a") for day in DAYS), "ds,name"), "no column of numbers"),
         (lines(((f"{d}th day", 1) for d in range(9)), "date,n"), "'0th day' is no date.*format"),
+        (lines(((day, "$1,200.50") for day in DAYS), "ds;n").replace(",$", ";$"), "without signs"),
+        (lines([("2024-01-01", "a", 1), ("2024-01-01", "", 2)], "ds,id,y"), "row 3.*names the ser"),
         (b"PK\x03\x04\0\0\0", "not a text file"),
         (b"\x1f\x8b\x08cut", "not a whole gzip file"),
     ],
@@ -326,11 +329,23 @@ def test_dicts_and_frames_give_what_files_give(tmp_path):
         read_series({"ds": stamps + np.arange(70).astype("timedelta64[ms]"), "y": VALUES})
 
 
+def test_what_only_counts_rows_or_is_not_asked_for_is_no_series(tmp_path):
+    rows = [(n, day, n % 7, n % 5) for n, day in enumerate(DAYS)]
+    for header in (",date,sales,weekday", "No,date,sales,month"):
+        found = read_series(write(tmp_path, lines(rows, header)))
+        assert only(found).name == "sales"
+        assert "not used: " in found.notes[-1]
+
+
 @pytest.mark.parametrize("library", ["pandas", "polars"])
 def test_real_frames_give_what_files_give(tmp_path, library):
     frames = pytest.importorskip(library)
     frame = frames.DataFrame({"ds": np.array(DAYS, dtype="datetime64[ms]"), "y": VALUES})
-    assert read_series(frame).fingerprint() == read_series(write(tmp_path, daily())).fingerprint()
+    plain = read_series(write(tmp_path, daily())).fingerprint()
+    assert read_series(frame).fingerprint() == plain
+    if library == "pandas":
+        assert read_series(frame.set_index("ds")).fingerprint() == plain
+        assert read_series(frame.set_index("ds")["y"]).fingerprint() == plain
 
 
 def test_many_short_series_are_read_whole(tmp_path):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 import itertools
+import re
 from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -112,6 +113,8 @@ def series_codes(table: Table, ids: Sequence[str]) -> tuple[list[str], Places]:
     """The names of the series in the order of their first row, and the number of each row's."""
     if not ids:
         return [""], np.zeros(table.rows, dtype=np.int64)
+    for name in ids:
+        _refuse_empty(table, name)
     if len(ids) == 1:
         return table.columns[ids[0]].coded()
     parts = [table.columns[name].coded() for name in ids]
@@ -123,6 +126,17 @@ def series_codes(table: Table, ids: Sequence[str]) -> tuple[list[str], Places]:
     rank = np.empty(len(order), dtype=np.int64)
     rank[order] = np.arange(len(order))
     return names, rank[codes.reshape(-1)]
+
+
+def _refuse_empty(table: Table, name: str) -> None:
+    texts, codes = table.columns[name].coded()
+    empty = next((code for code, text in enumerate(texts) if not text.strip()), None)
+    if empty is not None:
+        row = int(np.flatnonzero(codes == empty)[0])
+        raise CorpusError(
+            f"{table.source}, {table.row(row)}: the column {name!r} names the series, but is empty "
+            "there; fill it in, or delete the row"
+        )
 
 
 def _refuse_two_roles(given: Sequence[str | None]) -> None:
@@ -214,6 +228,7 @@ def _target(
     if len(numeric) == 1:
         return numeric[0]
     if not numeric:
+        _refuse_grouped_digits(table, taken)
         raise CorpusError(
             f"{table.source} has no column of numbers to forecast; its columns are "
             f"{_listed(table.columns)}; give a file that has dates and numbers, such as ds,y"
@@ -222,11 +237,22 @@ def _target(
     likely = gaps[0] if len(gaps) == 1 else numeric[-1]
     again = _has_duplicates(table, times, ids)
     raise CorpusError(
-        f"{table.source} has several columns of numbers: {', '.join(numeric)}; say which one is to "
+        f"{table.source} has several columns of numbers: {_listed(numeric)}; say which one is to "
         f"be forecast, such as --target-col {likely}{' --duplicates first' * again} (others can be "
         "covariates: --known for what is known ahead, --past for what is not), or --wide, if each "
         "is a series"
     )
+
+
+def _refuse_grouped_digits(table: Table, taken: Collection[str]) -> None:
+    """An error for numbers like 1,200 or $5, which are texts."""
+    for name in table.columns:
+        text = table.columns[name].coded()[0][0].strip()
+        if name not in taken and re.fullmatch(r"\W?\d{1,3}([,.' ]\d{3})*([,.]\d+)?\W*", text):
+            raise CorpusError(
+                f"{table.source}: {text!r} in the column {name!r} is no number; write numbers "
+                "without signs of currency or between thousands"
+            )
 
 
 def _wide(table: Table, taken: Collection[str]) -> tuple[str, ...]:

@@ -77,6 +77,9 @@ def series_of_table(table: Table, options: ReadOptions) -> SeriesSet:
     frequency, values = _frequency(table, roles, options, values)
     series, left_out = _series(table, roles, options, frequency, values)
     chosen = _season(series, frequency, options)
+    used = {*roles.times.columns, *roles.ids, *roles.targets, *options.covariates}
+    unused = [name for name in table.columns if name not in used]
+    left_out += [f"not used: {', '.join(unused)}"] if unused else []
     notes = (*table.notes, *roles.notes, *values.notes, *left_out)
     words = _description(roles, frequency, series, chosen)
     stride = values.stride if frequency is None else 1

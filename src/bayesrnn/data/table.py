@@ -105,6 +105,7 @@ def read_table(source: Any) -> Table:
     """A table from a path, a mapping of names to arrays, or a pandas or polars frame."""
     if isinstance(source, str | Path):
         return _read_file(Path(source).expanduser())
+    source = _with_index(source)
     names = source.keys() if isinstance(source, Mapping) else getattr(source, "columns", None)
     if names is None:
         raise CorpusError(
@@ -121,11 +122,26 @@ def read_table(source: Any) -> Table:
     return Table("the table", columns, rows, first=0)
 
 
+def _with_index(source: Any) -> Any:
+    """A pandas frame, or series, with its index as a column, unless that only counts rows."""
+    source = source.to_frame("y") if hasattr(source, "to_frame") else source
+    if not hasattr(source, "reset_index"):
+        return source
+    counts = type(source.index).__name__ == "RangeIndex" and source.index.name is None
+    plain = source.reset_index(drop=counts)
+    return plain.rename(columns={"index": "ds"}) if not counts and "ds" not in plain else plain
+
+
 def _read_file(path: Path) -> Table:
     text, notes = _decoded(read_bytes(path), str(path))
     if not text.strip():
         raise CorpusError(f"{path} is empty; give a CSV file with a header line and values")
-    delimiter = _delimiter(text)
+    told, rest = text.partition("\n")[::2]
+    if told.lower().startswith("sep=") and len(told.strip()) == 5:  # for a spreadsheet program
+        text, skipped = rest, 1
+    else:
+        skipped = 0
+    delimiter = told[4] if skipped else _delimiter(text)
     names, columns, lines = _plain_cells(text, delimiter) or _quoted_cells(text, delimiter, path)
     names = _names([name.strip() for name in names], path)
     if not columns:
@@ -135,7 +151,7 @@ def _read_file(path: Path) -> Table:
         name: Column(name, values, comma and _has_commas(values))
         for name, values in zip(names, columns, strict=True)
     }
-    return Table(str(path), made, len(columns[0]), lines + 1, notes)
+    return Table(str(path), made, len(columns[0]), lines + 1 + skipped, notes)
 
 
 _Cells: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]], int]
@@ -240,9 +256,9 @@ def _column(name: str, values: Any) -> Column:
 
 def _plain(value: Any) -> str:
     """A value as the text that a file would have."""
-    if value is None or value != value:
-        return ""
-    return f"{value:.0f}" if isinstance(value, float) and value % 1 == 0 else str(value)
+    if isinstance(value, float):
+        return "" if value != value else f"{value:.0f}" if value % 1 == 0 else str(value)
+    return "" if value is None else str(value)
 
 
 def _has_commas(values: Sequence[str]) -> bool:
