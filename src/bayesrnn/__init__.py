@@ -26,6 +26,9 @@ if TYPE_CHECKING:
     from bayesrnn.uncertainty.predict import Prediction, predict
     from bayesrnn.uncertainty.regression import Regression, RegressionPrediction
 
+    #: Tasks are above the public face, which hands this one on without importing it.
+    Forecaster: Any
+
 __version__ = "0.1.0"
 
 __all__ = [
@@ -33,6 +36,7 @@ __all__ = [
     "Bayesian",
     "ExactPrior",
     "FittedGaussian",
+    "Forecaster",
     "Frequency",
     "Gaussian",
     "Langevin",
@@ -79,6 +83,7 @@ _HOMES = {
     "data.reading": ("read_series",),
     "data.series": ("Frequency", "Series", "SeriesSet"),
     "errors": ("BayesRNNError",),
+    "tasks.forecast.forecaster": ("Forecaster",),
     "uncertainty.predict": ("Prediction", "predict"),
     "uncertainty.regression": ("Regression", "RegressionPrediction"),
 }

@@ -43,16 +43,16 @@ def window_score(run: TrainedForecaster, data: ForecastData, whole: bool) -> Val
 def forecast_verdict(run: TrainedForecaster, data: ForecastData) -> Verdict | None:
     """Draws against the mean, coverage, and the error against that of seasonal naive.
 
-    On the calibration windows, which have chosen nothing, or else on the validation windows.
+    On the calibration windows, which have chosen nothing, or else on the validation windows. The
+    draws are as `bayesrnn forecast` makes them: with the noise of training.
     """
     calibration = run.calibrated()
     if calibration is None:
         return None
     part = "calibration" if len(data.places("calibration").series) else "valid"
     places = _spread(data.places(part), JUDGED_WINDOWS)
-    samples = calibration.best_samples
-    generator = seeded(calibration.seed)
-    draws = Draws(run.method, run.net, samples, generator, calibration.scaling)
+    samples = calibration.samples
+    draws = Draws(run.method, run.net, samples, seeded(calibration.seed))
     paths = max(2, PATHS // networks_to_read(run.method, run.net, samples))
     known = known_windows(data, places)
     found = backtest(data.to(run.device), known, draws, paths, seeded(calibration.seed))

@@ -88,6 +88,13 @@ class ForecastData:
         """The windows of a part."""
         return self.windows(self.places(part))
 
+    def of_others(self, series: SeriesSet) -> ForecastData:
+        """Other series for the same network, with as many windows in each part."""
+        require_suits(series, self.layout)
+        lengths = torch.tensor([len(one.target) for one in series.series])
+        slices = replace(self.slices, lengths=lengths)
+        return ForecastData(series, self.layout, make_panel(series, self.layout), slices)
+
     def to(self, device: torch.device) -> ForecastData:
         """The same with its tensors on a device."""
         return replace(self, panel=self.panel.to(device))

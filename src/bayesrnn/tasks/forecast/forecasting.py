@@ -1,20 +1,20 @@
 """Forecast the future of a run's series, or of others: what `bayesrnn forecast` does."""
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 
-from bayesrnn.data.reading import read_series
+from bayesrnn.data.known import read_known
 from bayesrnn.data.series import SeriesSet
 from bayesrnn.errors import BayesRNNError, ConfigError
 from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import seeded
-from bayesrnn.runs.arguments import CalibrationOptions, JsonOptions, RunOptions, seed_option
+from bayesrnn.runs.arguments import JsonOptions, RunOptions, seed_option
 from bayesrnn.runs.output import require_writable, write_json, write_text
 from bayesrnn.tasks.forecast.backtest import Backtest, backtest, calibration_of, known_windows
 from bayesrnn.tasks.forecast.conformal import Widening
 from bayesrnn.tasks.forecast.data import ForecastData
-from bayesrnn.tasks.forecast.future import forecast_future, naive_future, with_future
+from bayesrnn.tasks.forecast.future import forecast_future, naive_future
 from bayesrnn.tasks.forecast.report import (
     Outlook,
     outlook_csv,
@@ -30,7 +30,7 @@ from bayesrnn.uncertainty.draws import Draws, networks_to_read
 
 
 @dataclass(frozen=True, kw_only=True)
-class ForecastOptions(RunOptions, CalibrationOptions, JsonOptions):
+class ForecastOptions(RunOptions, JsonOptions):
     """What is forecast, how far, and where it is written."""
 
     data: str | None = option(
@@ -72,15 +72,16 @@ def forecast_run(options: ForecastOptions) -> str:
     for path in (csv, html, options.paths_out, options.json):
         if path is not None and str(path) != "-":
             require_writable(path)
-    scaling = run.scaling(options.samples, options.uncalibrated)
-    draws = Draws(run.method, run.net, options.samples, seeded(options.seed), scaling)
+    # As trained: noise that was fitted to the windows which chose the epoch would be too small,
+    # and intervals are calibrated on windows that have chosen nothing.
+    draws = Draws(run.method, run.net, options.samples, seeded(options.seed))
     networks = networks_to_read(run.method, run.net, options.samples)
     paths = max(2, options.paths // networks)
     own = own_data(run)
     series = own.series if own is not None and options.data is None else _series(run, options)
-    if options.future is not None:
-        series = _with_known(run, series, options.future)
     horizon = options.horizon or run.layout.horizon
+    if options.future is not None:
+        series = _with_known(run, series, options.future, horizon)
     tested = widening = None
     with progress_bar(networks, " draws", "forecasting", delay=1.0) as bar:
         if own is not None:
@@ -141,27 +142,21 @@ def _series(run: TrainedForecaster, options: ForecastOptions) -> SeriesSet:
     return series
 
 
-def _with_known(run: TrainedForecaster, series: SeriesSet, path: Path) -> SeriesSet:
-    names = run.layout.known
-    if not names:
+def _with_known(run: TrainedForecaster, series: SeriesSet, path: Path, horizon: int) -> SeriesSet:
+    if not run.layout.known:
         raise ConfigError(
             f"--future is {path}, but the run knows no covariates that are known ahead; leave it "
             "out, or train with --known"
         )
-    first, *others = names
     config = run.config
-    later = read_series(
+    return read_known(
         path,
+        series,
+        horizon,
         time_col=config.time_col,
-        target_col=first,
         id_col=config.id_col,
         date_format=config.date_format,
-        freq=config.freq or run.layout.frequency,
-        season=run.layout.season,
-        known=others,
     )
-    with_first = tuple(replace(one, known={**one.known, first: one.target}) for one in later.series)
-    return with_future(series, replace(later, series=with_first), names)
 
 
 def _unit(run: TrainedForecaster) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -176,38 +176,3 @@ def _require_known(series: SeriesSet, layout: Layout) -> None:
                     f"{layout.horizon} values: {rows}{more}; give them with --future FILE, or a "
                     "smaller --horizon"
                 )
-
-
-def with_future(series: SeriesSet, future: SeriesSet, known: Sequence[str]) -> SeriesSet:
-    """Series whose known covariates go on as another file says.
-
-    future: series whose targets, or covariates, are the known ones, by the same names.
-    """
-    frequency = series.frequency
-    if frequency is None:
-        raise ConfigError("--future needs dates in both files; these series have none")
-    later = {one.name: one for one in future.series}
-    made = []
-    for one in series.series:
-        other = later.get(one.name) or (future.series[0] if len(series.series) == 1 else None)
-        if other is None:
-            raise CorpusError(f"--future has no rows for the series {one.name}; add them")
-        first = int(frequency.place(one.start, np.array([other.start]))[0])
-        if first < 0:
-            raise CorpusError(
-                f"--future begins at {other.start} for {one.name}, which is off the grid of the "
-                "series; give the dates that follow it"
-            )
-        covariates: dict[str, Floats] = {}
-        for name in known:
-            rows: Mapping[str, Floats] = {**other.known, **other.past}
-            values = rows.get(name)
-            if values is None:
-                raise CorpusError(f"--future has no column {name}; add it")
-            row = np.full(max(first + len(values), len(one.target)), np.nan)
-            row[: len(one.known[name])] = one.known[name]
-            there = ~np.isnan(values)
-            row[first : first + len(values)][there] = values[there]
-            covariates[name] = row
-        made.append(replace(one, known={**one.known, **covariates}))
-    return replace(series, series=tuple(made))
