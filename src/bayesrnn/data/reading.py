@@ -81,7 +81,7 @@ def series_of_table(table: Table, options: ReadOptions) -> SeriesSet:
     unused = [name for name in table.columns if name not in used]
     left_out += [f"not used: {', '.join(unused)}"] if unused else []
     notes = (*table.notes, *roles.notes, *values.notes, *left_out)
-    words = _description(roles, frequency, series, chosen)
+    words = "; ".join((_description(roles, frequency, series, chosen), *notes))
     stride = values.stride if frequency is None else 1
     return SeriesSet(series, frequency, *chosen, words, notes, stride)
 

@@ -180,10 +180,10 @@ def _outliers(values: Values) -> tuple[str, ...]:
         return ()
     at = there[found[excess[found].argmax()]]
     of = f" of {values.names[values.codes[at]]}" if len(values.names) > 1 else ""
+    more = f" (and {len(found) - 1:,} more)" if len(found) > 1 else ""
     return (
-        f"{len(found):,} value{'s' * (len(found) > 1)}{of} "
-        f"such as {values.columns[''][at]:g} are a million times as large as usual there; if they "
-        "are broken, leave them empty",
+        f"the value {values.columns[''][at]:g}{of}{more} is over a million times as large as usual "
+        "there: if it is broken, leave it empty",
     )
 
 
