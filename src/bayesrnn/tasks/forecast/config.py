@@ -95,11 +95,12 @@ _PLAIN = Recipe(
     clip=1000.0,
     batch_size=32,
     optimizer="adam",
+    average=0.99,
     values={"windows": 1600},
 )
 _BBB = replace(
     _PLAIN,
-    options={"prior": "gaussian", "prior_sigma1": 0.3, "sigma_scale": 0.2, "kl_weight": 1.0},
+    options={"prior": "gaussian", "prior_sigma1": 0.3, "sigma_scale": 0.05, "kl_weight": 1.0},
 )
 #: Adam's rates do not suit methods that are updates themselves.
 RECIPES = Recipes(
