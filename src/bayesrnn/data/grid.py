@@ -74,6 +74,15 @@ def find_frequency(rows: Rows) -> Frequency:
     step = _commonest(ticks[same])
     frequency = _of_seconds(step) if months is None else _of_months(step)
     wrong = np.flatnonzero(same & (ticks % step != 0))
+    own = _of_seconds if months is None else _of_months
+    if len(wrong) > _PART * same.sum() and len(wrong) >= _RUN:
+        other = _commonest(ticks[wrong])
+        first = wrong[ticks[wrong] == other][0]
+        raise CorpusError(
+            f"{rows.source} mixes frequencies: most dates are {_words(frequency)} apart, but "
+            f"{len(wrong):,} are not, such as {_words(own(other))} {_at(rows, first, 'from ')}; "
+            "give one file for each, or --freq"
+        )
     if len(wrong):
         raise CorpusError(
             f"{rows.source}: most dates are {_words(frequency)} apart, but not "
