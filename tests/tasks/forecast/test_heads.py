@@ -60,3 +60,31 @@ def test_a_student_t_always_has_a_variance():
     of = HEADS["student-t"].parameters(torch.tensor([0.0, -40.0, -40.0]))
     assert of[1] > 0
     assert of[2] >= LEAST_NU > 2
+
+
+@pytest.mark.parametrize("nu", [2.6, 4.0, 30.0, 1000.0])
+def test_tails_of_a_student_t_are_the_integral_of_its_density(nu):
+    of = torch.tensor([0.3, 0.8, nu]).double()
+    y = torch.tensor([-6.0, 0.0, 0.3, 0.9, 8.0]).double()
+    low, high = HEADS["student-t"].tails(of.expand(5, -1), y, torch.tensor(0.0), torch.tensor(1.0))
+    torch.testing.assert_close(low + high, torch.ones(5).double())
+    # By the trapezoidal rule from y on, on a grid that is fine near the middle.
+    for value, found in zip(y, high, strict=True):
+        x = value + torch.expm1(torch.linspace(0, 12, 400_001).double())
+        density = distributions.StudentT(of[2], of[0], of[1]).log_prob(x).exp()
+        assert float(found) == pytest.approx(float(torch.trapezoid(density, x)), rel=1e-4, abs=1e-8)
+
+
+def test_tails_of_a_normal_and_of_counts_are_those_of_torch():
+    y = torch.tensor([20.0, 53.0, 70.0]).double()
+    low, high = HEADS["gaussian"].tails(parameters("gaussian"), y, BASE, UNIT)
+    torch.testing.assert_close(low, reference("gaussian").cdf((y - BASE) / UNIT))
+    torch.testing.assert_close(low + high, torch.ones(3).double())
+    counts = torch.tensor([0.0, 3.0, 9.0]).double()
+    low, high = HEADS["negative-binomial"].tails(
+        parameters("negative-binomial"), counts, BASE, UNIT
+    )
+    probabilities = reference("negative-binomial").log_prob(torch.arange(10.0).double()).exp()
+    up_to = probabilities.cumsum(0)[counts.long()]
+    torch.testing.assert_close(low, up_to, rtol=1e-5, atol=1e-7)
+    torch.testing.assert_close(high, 1 - up_to + probabilities[counts.long()], rtol=1e-5, atol=1e-7)

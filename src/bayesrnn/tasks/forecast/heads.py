@@ -9,6 +9,7 @@ import math
 from abc import ABC, abstractmethod
 from typing import ClassVar, Final
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional as F
@@ -18,6 +19,7 @@ LEAST_NU: Final = 2.5
 _SMALLEST = 1e-4
 #: A value drawn lies at most so many units from its base: a path must not run away.
 _FURTHEST = 50.0
+_NODES, _WEIGHTS = map(torch.from_numpy, np.polynomial.legendre.leggauss(64))
 
 
 class Head(ABC):
@@ -52,6 +54,10 @@ class Head(ABC):
     ) -> Tensor:
         """A value of y, in float64."""
 
+    @abstractmethod
+    def tails(self, parameters: Tensor, y: Tensor, base: Tensor, unit: Tensor) -> Tensor:
+        """The probabilities of a value up to y, and of one from y on: [2, ...], in float64."""
+
 
 class Gaussian(Head):
     """y = base + unit * (mu + sigma * eps), eps ~ N(0, 1)."""
@@ -80,6 +86,12 @@ class Gaussian(Head):
         mu, sigma = parameters.double().unbind(-1)
         noise = _normal(mu, generator)
         return base + unit * (mu + sigma * noise).clamp(-_FURTHEST, _FURTHEST)
+
+    def tails(self, parameters: Tensor, y: Tensor, base: Tensor, unit: Tensor) -> Tensor:
+        """Phi(z) and Phi(-z)."""
+        mu, sigma = parameters.double().unbind(-1)
+        z = ((y - base) / unit - mu) / sigma
+        return torch.stack([torch.special.ndtr(z), torch.special.ndtr(-z)])
 
 
 class StudentT(Head):
@@ -115,6 +127,23 @@ class StudentT(Head):
         gamma = torch._standard_gamma(nu / 2, generator).clamp_min(1e-30)
         t = _normal(mu, generator) * (nu / 2 / gamma).sqrt()
         return base + unit * (mu + sigma * t).clamp(-_FURTHEST, _FURTHEST)
+
+    def tails(self, parameters: Tensor, y: Tensor, base: Tensor, unit: Tensor) -> Tensor:
+        """With t = sqrt(nu) tan u the density is proportional to cos(u)^(nu - 1).
+
+        The integral from atan(|t| / sqrt nu) to pi / 2 is by Gauss-Legendre quadrature.
+        """
+        mu, sigma, nu = parameters.double().unbind(-1)
+        z = ((y - base) / unit - mu) / sigma
+        start = torch.atan(z.abs() / nu.sqrt())[..., None]
+        length = (math.pi / 2 - start) / 2
+        u = start + length * (_NODES.to(z.device) + 1)
+        density = (nu[..., None] - 1) * u.cos().clamp_min(1e-300).log()
+        integral = (length * _WEIGHTS.to(z.device) * density.exp()).sum(-1)
+        norm = torch.lgamma((nu + 1) / 2) - torch.lgamma(nu / 2) - math.log(math.pi) / 2
+        beyond = (norm.exp() * integral).clamp(0.0, 0.5)
+        above = torch.where(z > 0, beyond, 1 - beyond)
+        return torch.stack([1 - above, above])
 
 
 class NegativeBinomial(Head):
@@ -152,6 +181,16 @@ class NegativeBinomial(Head):
         del base
         mean, r = self._mean_and_r(parameters, unit)
         return torch.poisson(torch._standard_gamma(r, generator) / r * mean, generator)
+
+    def tails(self, parameters: Tensor, y: Tensor, base: Tensor, unit: Tensor) -> Tensor:
+        """Sums of the probabilities of 0, ..., y; y itself is in both tails."""
+        most = int(y.max().clamp_min(0).item())
+        counts = torch.arange(most + 1, dtype=torch.double, device=y.device)
+        counts = counts.view(-1, *(1,) * y.dim())
+        found = self.log_prob(parameters.double(), counts, base, unit).exp()
+        up_to = (found * (counts <= y)).sum(0).clamp(max=1.0)
+        below = (found * (counts < y)).sum(0).clamp(max=1.0)
+        return torch.stack([up_to, 1 - below])
 
     @staticmethod
     def _mean_and_r(parameters: Tensor, unit: Tensor) -> tuple[Tensor, Tensor]:
