@@ -51,10 +51,21 @@ def test_seasonal_naive_has_its_known_figures(name):
             start = len(one.target) - back * horizon
             pasts.append(one.target[:start])
             truths.append(one.target[start : start + horizon])
-    known = Truths(np.array(truths), naive_scales(pasts, season))
-    found = score(seasonal_naive(pasts, horizon, season), known)
-    # sMAPE is a mean over values, and was one over windows: not the same where values are missing.
-    assert found.smape == pytest.approx(expected.pop(1), rel=0.005)
-    figures = [found.mase, found.wql, found.nd, found.msis, *found.coverage.values()]
-    digits = [4, 4, 4, 2, 2, 2]
-    assert [round(value, to) for value, to in zip(figures, digits, strict=True)] == expected
+    values, scales = np.array(truths), naive_scales(pasts, season)
+    whole = score(seasonal_naive(pasts, horizon, season), Truths(values, scales))
+    assert [round(figure, 4) for figure in (whole.mase, whole.wql, whole.nd)] == [
+        *(expected[0], expected[2], expected[3])
+    ]
+    # The others are means over windows here, and over values there: where values are missing, that
+    # is not the same.
+    windows_apart = [whole]
+    if np.isnan(values).any() and len(series.series) == 1:
+        windows_apart = [
+            score(seasonal_naive([past], horizon, season), Truths(values[[at]], scales[[at]]))
+            for at, past in enumerate(pasts)
+        ]
+    found = np.mean([[w.smape, w.msis, *w.coverage.values()] for w in windows_apart], axis=0)
+    digits = [1 if expected[1] > 30 else 2, 2, 2, 2]
+    assert [round(figure, to) for figure, to in zip(found, digits, strict=True)] == [
+        *(expected[1], *expected[4:])
+    ]
