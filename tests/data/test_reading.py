@@ -196,6 +196,20 @@ def test_numbers_and_row_order_stand_in_for_dates(tmp_path):
     assert read_series({"y": noise.cumsum()}).season == 1
 
 
+def test_numbers_of_several_series_are_told_apart_or_refused(tmp_path):
+    rows = [(shop, n, n % 4) for n in (3, 1, 2, 4, 5, 6) for shop in ("north", "south")]
+    found = read_series(write(tmp_path, lines(rows, "shop,ds,y")))
+    assert [(one.name, one.target.tolist()) for one in found.series] == [
+        (name, [1, 2, 3, 0, 1, 2]) for name in ("north", "south")
+    ]
+    path = write(tmp_path, lines([(1, 5), (2, 6), (2, 7)]))
+    with pytest.raises(CorpusError, match=r"the first is 2; give --duplicates"):
+        read_series(path)
+    assert only(read_series(path, duplicates="mean")).target.tolist() == [5, 6.5]
+    months = [(1 + n % 12, n) for n in range(36)]
+    assert "in their order" in read_series(write(tmp_path, lines(months, "month,y"))).notes[0]
+
+
 def test_wide_files_and_covariates(tmp_path):
     rows = [(day, n, 2 * n, "wet" if n % 3 else "dry") for n, day in enumerate(DAYS)]
     path = write(tmp_path, lines(rows, "date,sales,rain,sky"))

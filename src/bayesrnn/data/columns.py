@@ -11,9 +11,16 @@ from typing import Final, NamedTuple
 
 import numpy as np
 
-from bayesrnn.data.series import Places, Stamps
+from bayesrnn.data.series import Places
 from bayesrnn.data.table import Column, Table
-from bayesrnn.data.times import TIME_NAMES, Times, find_times, numbered_times, row_order
+from bayesrnn.data.times import (
+    TIME_NAMES,
+    Times,
+    counts_steps,
+    find_times,
+    numbered_times,
+    row_order,
+)
 from bayesrnn.errors import ConfigError, CorpusError
 
 DUPLICATES: Final = ("error", "first", "last", "mean", "sum")
@@ -91,10 +98,14 @@ def find_roles(table: Table, options: ReadOptions) -> Roles:
     times = find_times(table, options.time_col, options.date_format, kept)
     notes = list[str]()
     if times is None:
-        times = _numbers_or_rows(table, options, ids, kept)
-    if times.stamps is not None and not ids and not options.wide:
-        ids = _inferred_id(table, times.stamps, kept | set(times.columns))
-        notes += [f"the series are told apart by {' and '.join(ids)}"] if ids else []
+        times, found = _numbers_or_rows(table, options, ids, kept)
+    elif ids or options.wide or times.stamps is None:
+        found = ids
+    else:
+        found = _inferred_id(table, times.stamps.astype(np.int64), kept | set(times.columns))
+    if not ids and found:
+        ids = found
+        notes.append(f"the series are told apart by {' and '.join(ids)}")
     taken = {*times.columns, *ids, *options.covariates}
     targets = _wide(table, taken) if options.wide else (_target(table, options, taken, times, ids),)
     return Roles(times, ids, targets, (*times.notes, *notes))
@@ -117,15 +128,19 @@ def series_codes(table: Table, ids: Sequence[str]) -> tuple[list[str], Places]:
         _refuse_empty(table, name)
     if len(ids) == 1:
         return table.columns[ids[0]].coded()
-    parts = [table.columns[name].coded() for name in ids]
-    keys = np.stack([codes for _, codes in parts])
-    _, firsts, codes = np.unique(keys, axis=1, return_index=True, return_inverse=True)
-    order = np.argsort(firsts)
-    names = ["/".join(texts[row[at]] for (texts, _), row in zip(parts, keys, strict=True))
-             for at in firsts[order]]  # fmt: skip
-    rank = np.empty(len(order), dtype=np.int64)
-    rank[order] = np.arange(len(order))
-    return names, rank[codes.reshape(-1)]
+    names, codes = table.columns[ids[0]].coded()
+    for other in ids[1:]:
+        texts, more = table.columns[other].coded()
+        keys, firsts, found = np.unique(
+            codes * len(texts) + more, return_index=True, return_inverse=True
+        )
+        order = np.argsort(firsts)
+        pairs = np.stack(np.divmod(keys[order], len(texts)), 1).tolist()
+        names = [f"{names[one]}/{texts[two]}" for one, two in pairs]
+        rank = np.empty(len(order), dtype=np.int64)
+        rank[order] = np.arange(len(order))
+        codes = rank[found]
+    return names, codes
 
 
 def _refuse_empty(table: Table, name: str) -> None:
@@ -160,35 +175,49 @@ def _named_id(table: Table, options: ReadOptions) -> tuple[str, ...]:
 
 
 def _numbers_or_rows(
-    table: Table, options: ReadOptions, ids: Sequence[str], kept: Collection[str]
-) -> Times:
-    """Without dates: whole numbers that increase within each series, or the order of the rows."""
-    _, codes = series_codes(table, ids)
-    folded = [name for name in table.columns if name.casefold() in TIME_NAMES]
+    table: Table, options: ReadOptions, ids: tuple[str, ...], kept: Collection[str]
+) -> tuple[Times, tuple[str, ...]]:
+    """Without dates: whole numbers that tell the order of each series, or the order of the rows.
+
+    With the columns that tell the series apart.
+    """
     if options.time_col:
-        return numbered_times(table, options.time_col, codes, is_named=True)
-    others = [name for name in table.columns if name not in folded and name not in kept]
+        times = numbered_times(table, options.time_col)
+        return times, ids or _id_of_numbers(table, options, times, kept)
+    named = [n for n in table.columns if n.casefold() in TIME_NAMES and n not in kept]
+    for name in (name for name in named if table.columns[name].is_whole):
+        times = numbered_times(table, name)
+        found = ids or _id_of_numbers(table, options, times, kept)
+        # The number of a month or a day comes again every year: it is no time by itself.
+        if name.casefold() not in _CALENDAR or not _has_duplicates(table, times, found):
+            return times, found
+    _, codes = series_codes(table, ids)
+    others = [name for name in table.columns if name not in named and name not in kept]
     numeric = [name for name in others if table.columns[name].is_numeric]
-    for name in (*folded, *(numeric if len(numeric) > 1 else ())):
-        if name in kept or name.casefold() in TARGET_NAMES or not table.columns[name].is_whole:
-            continue
-        if (
-            times := numbered_times(table, name, codes, is_named=name in folded)
-        ).numbers is not None:
-            return times
-    text = next((name for name in folded if not table.columns[name].is_numeric), None)
+    for name in numeric if len(numeric) > 1 else ():
+        if name.casefold() not in TARGET_NAMES and counts_steps(table.columns[name], codes):
+            return numbered_times(table, name), ids
+    text = next((name for name in named if not table.columns[name].is_numeric), None)
     if text is not None:
         sample = table.columns[text].coded()[0][0]
         raise CorpusError(
             f"{table.source}: the column {text!r} looks like the time by its name, but {sample!r} "
             "is no date in a format that is known; give --date-format, such as %d/%m/%Y"
         )
-    return row_order(table)
+    return row_order(table), ids
 
 
-def _inferred_id(table: Table, stamps: Stamps, taken: Collection[str]) -> tuple[str, ...]:
+def _id_of_numbers(
+    table: Table, options: ReadOptions, times: Times, kept: Collection[str]
+) -> tuple[str, ...]:
+    if options.wide or times.numbers is None:
+        return ()
+    return _inferred_id(table, times.numbers, {*kept, *times.columns})
+
+
+def _inferred_id(table: Table, when: Places, taken: Collection[str]) -> tuple[str, ...]:
     """The column or two columns that make dates unique, where most dates are there repeatedly."""
-    _, dates, counts = np.unique(stamps, return_inverse=True, return_counts=True)
+    _, dates, counts = np.unique(when, return_inverse=True, return_counts=True)
     if counts.max() == 1 or (counts[dates] > 1).mean() < 0.5:
         return ()
     free = [
@@ -202,10 +231,10 @@ def _inferred_id(table: Table, stamps: Stamps, taken: Collection[str]) -> tuple[
         found: dict[tuple[str, ...], Places] = {}
         for names in group:
             series, codes = series_codes(table, names)
-            pairs = codes * len(counts) + dates.reshape(-1)
+            pairs = codes * len(counts) + dates
             if len(series) * 3 <= table.rows and len(np.unique(pairs)) == table.rows:
                 found[names] = codes
-        if len({tuple(codes.tolist()) for codes in found.values()}) > 1:
+        if len({codes.tobytes() for codes in found.values()}) > 1:
             choices = " or ".join("--id-col " + ",".join(names) for names in found)
             raise CorpusError(
                 f"{table.source}: several columns could tell the series apart; give {choices}"
@@ -270,11 +299,12 @@ def _numeric(table: Table, taken: Collection[str]) -> list[str]:
 
 
 def _has_duplicates(table: Table, times: Times, ids: Sequence[str]) -> bool:
-    if times.stamps is None:
+    when = times.numbers if times.stamps is None else times.stamps.astype(np.int64)
+    if when is None:
         return False
     _, codes = series_codes(table, ids)
-    pairs = np.stack([codes, times.stamps.astype(np.int64)])
-    return int(np.unique(pairs, axis=1).shape[1]) < table.rows
+    _, places = np.unique(when, return_inverse=True)
+    return len(np.unique(codes * table.rows + places)) < table.rows
 
 
 def _listed(names: Collection[str], most: int = 12) -> str:

@@ -40,7 +40,7 @@ def read_known(
     ids = _ids(table, series, id_col)
     names, codes = series_codes(table, ids)
     columns = {name: _values(table, name) for name in encoded}
-    when = _when(table, series, time_col, date_format, codes)
+    when = _when(table, series, time_col, date_format)
     numbers_of = {name: number for number, name in enumerate(names)}
     by_series = np.argsort(codes, kind="stable")
     bounds = np.searchsorted(codes[by_series], np.arange(len(names) + 1))
@@ -100,7 +100,6 @@ def _when(
     series: SeriesSet,
     time_col: str | None,
     date_format: str | None,
-    codes: Places,
 ) -> Stamps | Places:
     """The date of each row, or its number where the series have numbers."""
     if time_col is not None:
@@ -110,7 +109,7 @@ def _when(
     )
     if series.frequency is None:
         name = time_col or next((n for n in table.columns if n.casefold() == "ds"), None)
-        numbered = None if name is None else numbered_times(table, name, codes, is_named=True)
+        numbered = None if name is None else numbered_times(table, name)
         if numbered is None or numbered.numbers is None:
             raise CorpusError(f"{table.source} has no numbers of rows like the series; give a ds")
         return numbered.numbers

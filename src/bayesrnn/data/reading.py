@@ -71,7 +71,9 @@ def series_of_table(table: Table, options: ReadOptions) -> SeriesSet:
         if roles.times.other is not None:
             stamps = _regular_one(table, roles, (stamps, roles.times.other))
         when = stamps.astype(np.int64)
-    values = without_duplicates(collect(table, roles, options, when), table, options.duplicates)
+    dated = roles.times.stamps is not None
+    values = collect(table, roles, options, when)
+    values = without_duplicates(values, table, options.duplicates, dated)
     if np.isnan(values.columns[""]).all():
         raise CorpusError(f"{table.source}: the column {roles.targets[0]!r} has no values")
     frequency, values = _frequency(table, roles, options, values)

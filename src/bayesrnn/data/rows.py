@@ -127,7 +127,7 @@ def static_values(
     return found
 
 
-def without_duplicates(values: Values, table: Table, how: str) -> Values:
+def without_duplicates(values: Values, table: Table, how: str, dated: bool = True) -> Values:
     """One value for each date of a series; more are an error unless the user says what to do."""
     fresh = np.r_[True, (np.diff(values.codes) != 0) | (np.diff(values.when) != 0)]
     if fresh.all():
@@ -137,7 +137,8 @@ def without_duplicates(values: Values, table: Table, how: str) -> Values:
     if how == "error":
         again = int(np.flatnonzero(~fresh)[0])
         of = f" of {values.names[values.codes[again]]}" if len(values.names) > 1 else ""
-        date = str(values.when[again].astype("datetime64[s]")).replace("T", " ")
+        when = values.when[again]
+        date = str(when.astype("datetime64[s]") if dated else when).replace("T", " ")
         count = int((~fresh).sum())
         raise CorpusError(
             f"{table.source} has several rows for one date, {count:,} too many; the first is "

@@ -70,27 +70,26 @@ def find_times(
     return _of_parts(table, folded)
 
 
-def numbered_times(table: Table, name: str, codes: Places, is_named: bool) -> Times:
-    """Whole numbers that increase within each series; without numbers if they do not.
-
-    Of a column without a usual name, all steps have to be equal.
-    """
+def numbered_times(table: Table, name: str) -> Times:
+    """Whole numbers in place of dates."""
     numbers, wrong = table.columns[name].numbers()
     if wrong or not table.columns[name].is_whole:
-        if not is_named:
-            return Times(())
-        bad = wrong[0] if wrong else int(np.flatnonzero(numbers % 1 != 0)[0])
+        bad = wrong[0] if wrong else int(np.flatnonzero(~(numbers % 1 == 0))[0])
         raise CorpusError(
             f"{table.source}, {table.row(bad)}: the column {name!r} has neither a date nor a whole "
             "number there; correct it, or give --date-format"
         )
-    order = np.argsort(codes, kind="stable")
-    same, steps = np.diff(codes[order]) == 0, np.diff(numbers[order])
-    rising = bool((steps[same] > 0).all()) and bool(same.any())
-    if not rising or (not is_named and not (steps[same] == steps[same][0]).all()):
-        return Times(())
     note = f"the column {name!r} has numbers, no dates, so there is no calendar"
     return Times((name,), None, numbers.astype(np.int64), None, (note,))
+
+
+def counts_steps(column: Column, codes: Places) -> bool:
+    """Whether a column has whole numbers that increase by equal steps within each series."""
+    if not column.is_whole:
+        return False
+    order = np.argsort(codes, kind="stable")
+    steps = np.diff(column.numbers()[0][order])[np.diff(codes[order]) == 0]
+    return len(steps) > 0 and bool(steps[0] > 0 and (steps == steps[0]).all())
 
 
 def row_order(table: Table) -> Times:
