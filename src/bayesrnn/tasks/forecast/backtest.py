@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Final
 
 import numpy as np
 import torch
@@ -25,6 +26,9 @@ from bayesrnn.tasks.forecast.slices import Places
 from bayesrnn.uncertainty.draws import Draws
 
 Advance = Callable[[int], object]
+
+#: Windows that intervals are calibrated on, at most.
+CALIBRATED_WINDOWS: Final = 400
 
 
 @dataclass(frozen=True)
@@ -131,7 +135,7 @@ def calibration_of(
     advance: Advance = lambda number: None,
 ) -> Widening | None:
     """What the calibration windows ask for; None where there are too few."""
-    places = data.slices.of("calibration")
+    places = data.slices.of("calibration").spread(CALIBRATED_WINDOWS)
     if not len(places.series):
         return None
     known = known_windows(data, places)

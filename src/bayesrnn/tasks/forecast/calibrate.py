@@ -16,7 +16,6 @@ from bayesrnn.tasks.forecast.data import ForecastData
 from bayesrnn.tasks.forecast.evaluate import PATHS
 from bayesrnn.tasks.forecast.likelihood import horizon_log_probs
 from bayesrnn.tasks.forecast.scores import Scores
-from bayesrnn.tasks.forecast.slices import Places
 from bayesrnn.tasks.forecast.trained import TrainedForecaster
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
 
@@ -30,7 +29,7 @@ LARGEST_MISS: Final = 0.08
 def window_score(run: TrainedForecaster, data: ForecastData, whole: bool) -> ValidationScore:
     """The density of the values of validation windows, each given those before it."""
     places = data.places("valid")
-    kept = places if whole else _spread(places, FITTED_WINDOWS)
+    kept = places if whole else places.spread(FITTED_WINDOWS)
     windows = data.to(run.device).windows(kept)
     likelihood = data.layout.likelihood
 
@@ -50,7 +49,7 @@ def forecast_verdict(run: TrainedForecaster, data: ForecastData) -> Verdict | No
     if calibration is None:
         return None
     part = "calibration" if len(data.places("calibration").series) else "valid"
-    places = _spread(data.places(part), JUDGED_WINDOWS)
+    places = data.places(part).spread(JUDGED_WINDOWS)
     samples = calibration.samples
     draws = Draws(run.method, run.net, samples, seeded(calibration.seed))
     paths = max(2, PATHS // networks_to_read(run.method, run.net, samples))
@@ -94,12 +93,3 @@ def is_real(scores: Scores, naive: Scores) -> bool:
         return False
     error = float(gains.std(ddof=1)) / math.sqrt(len(gains))
     return bool(gains.mean() > 2 * error)
-
-
-def _spread(places: Places, most: int) -> Places:
-    """At most so many of the windows, evenly over all."""
-    count = len(places.series)
-    if count <= most:
-        return places
-    kept = np.linspace(0, count - 1, most).round().astype(int).tolist()
-    return Places(places.series[kept], places.starts[kept])

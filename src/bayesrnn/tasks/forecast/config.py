@@ -98,11 +98,11 @@ _PLAIN = Recipe(
     average=0.99,
     values={"windows": 1600},
 )
+#: Narrower widths at the start fit long series better, and short ones worse.
 _BBB = replace(
     _PLAIN,
-    options={"prior": "gaussian", "prior_sigma1": 0.3, "sigma_scale": 0.05, "kl_weight": 1.0},
+    options={"prior": "gaussian", "prior_sigma1": 0.3, "sigma_scale": 0.2, "kl_weight": 1.0},
 )
-#: Adam's rates do not suit methods that are updates themselves.
 RECIPES = Recipes(
     default=_PLAIN,
     by_method={

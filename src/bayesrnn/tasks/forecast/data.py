@@ -42,6 +42,8 @@ _YEARLY_FROM: Final = 3 * 366
 #: Counts are small whole numbers; larger ones are as good as continuous.
 _LARGEST_COUNT_MEAN: Final = 10.0
 _CATEGORIES: Final = 50
+#: The error of another base, as a share of the seasonal one's, below which it is taken.
+_CLEARLY: Final = 0.75
 
 
 @dataclass(frozen=True)
@@ -179,7 +181,8 @@ def chosen_base(series: SeriesSet, slices: Slices, season: int) -> str:
     """The base that by itself forecasts the validation windows best.
 
     That is the season before, the last value, or the mean of the last seasons (`none`); errors are
-    in units of each series' own seasonal difference.
+    in units of each series' own seasonal difference. A network learns a level or a trend more
+    easily than a season, so that another base has to be clearly better than the seasonal one.
     """
     if season == 1:
         return "last"
@@ -202,7 +205,8 @@ def chosen_base(series: SeriesSet, slices: Slices, season: int) -> str:
         for name, forecast in forecasts.items():
             errors[name].append(float(np.nanmean(np.abs(truth - forecast))) / unit)
     means = {name: float(np.mean(found)) if found else 0.0 for name, found in errors.items()}
-    return min(means, key=means.__getitem__)
+    best = min(means, key=means.__getitem__)
+    return best if means[best] < _CLEARLY * means["seasonal"] else "seasonal"
 
 
 def _likelihood(wishes: Wishes, values: Floats) -> str:

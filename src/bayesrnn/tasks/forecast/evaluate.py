@@ -201,13 +201,20 @@ def row_text(row: ForecastRow) -> str:
     """A row as text."""
     if row.mase is None:
         return f"nll <= {row.nll:.4f} a value{kl_text(row.kl, row.standard_error)}"
-    text = (
+    return (
         f"MASE {row.mase:.3f}, WQL {row.wql:.4f}, CRPS {row.crps:.3f}, MSIS {row.msis:.2f}, "
-        f"intervals hold {_held(row.coverage)}"
+        f"nll {row.nll:.4f}"
     )
+
+
+def row_details(row: ForecastRow) -> list[str]:
+    """How many values intervals held, as they are and calibrated."""
+    if row.mase is None:
+        return []
+    text = f"{row.windows:,} windows: intervals hold {_held(row.coverage)}"
     if row.coverage_calibrated is not None:
-        text += f" (calibrated {_held(row.coverage_calibrated)})"
-    return f"{text}, nll {row.nll:.4f} ({row.windows:,} windows)"
+        text += f"; calibrated, {_held(row.coverage_calibrated)}"
+    return [text]
 
 
 def _held(coverage: dict[str, float] | None) -> str:

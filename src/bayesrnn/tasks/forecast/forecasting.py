@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Final
 
 from bayesrnn.data.known import read_known
 from bayesrnn.data.series import SeriesSet
@@ -27,6 +28,9 @@ from bayesrnn.tasks.forecast.source import series_of
 from bayesrnn.tasks.forecast.task import TASK
 from bayesrnn.tasks.forecast.trained import TrainedForecaster
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
+
+#: Test windows that stand beside a forecast, at most; `evaluate` takes all.
+TESTED_WINDOWS: Final = 200
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -131,7 +135,7 @@ def backtest_of(
     """The test windows of a run, and what its calibration windows ask for."""
     generator = seeded(seed)
     widening = calibration_of(data, draws, paths, generator)
-    known = known_windows(data, data.places("test"))
+    known = known_windows(data, data.places("test").spread(TESTED_WINDOWS))
     return backtest(data, known, draws, paths, generator, widening), widening
 
 

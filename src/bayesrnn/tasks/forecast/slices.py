@@ -27,6 +27,14 @@ class Places(NamedTuple):
     series: Tensor
     starts: Tensor
 
+    def spread(self, most: int) -> Places:
+        """At most so many of them, evenly over all."""
+        count = len(self.series)
+        if count <= most:
+            return self
+        kept = torch.linspace(0, count - 1, most).round().long()
+        return Places(self.series[kept], self.starts[kept])
+
 
 @dataclass(frozen=True)
 class Slices:

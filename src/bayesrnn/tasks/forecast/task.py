@@ -32,6 +32,7 @@ from bayesrnn.tasks.forecast.evaluate import (
     ForecastRow,
     evaluate_forecasts,
     evaluation_notes,
+    row_details,
     row_text,
 )
 from bayesrnn.tasks.forecast.layout import read_layout
@@ -176,6 +177,10 @@ class ForecastTask(Task[ForecastConfig, ForecastData]):
         """The metrics of a row."""
         return row_text(row)
 
+    def details(self, row: ForecastRow) -> list[str]:
+        """What its intervals held."""
+        return row_details(row)
+
     def notes(self, evaluation: ForecastEvaluation) -> list[str]:
         """What naive forecasts reach."""
         return evaluation_notes(evaluation)
@@ -250,8 +255,8 @@ def described(data: ForecastData) -> str:
         f"{counted(training_targets(data), 'value')} to train on; {parts}, of {layout.horizon} "
         f"values each; learnt is {base} ({layout.likelihood})"
     )
-    read = data.series.description
-    return f"{read}\n{own}" if read else own
+    read = [data.series.description, *(f"note: {note}" for note in data.series.notes), own]
+    return "\n".join(line for line in read if line)
 
 
 TASK = ForecastTask()
