@@ -7,6 +7,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import bayesrnn as br
 from bayesrnn.data.reading import read_series
@@ -295,7 +297,7 @@ def test_two_frequencies_are_refused_with_names_and_dates(tmp_path):
 
 def test_options_that_cannot_be_are_refused(tmp_path):
     path = write(tmp_path, daily())
-    for given, message in [
+    for options, message in [
         ({"target_col": "x"}, "has no column 'x', but ds, y"),
         ({"time_col": "y", "target_col": "y"}, "given twice"),
         ({"duplicates": "drop"}, "there are: error, first"),
@@ -305,7 +307,7 @@ def test_options_that_cannot_be_are_refused(tmp_path):
         ({"date_format": "dd/mm"}, "has no %"),
     ]:
         with pytest.raises(ConfigError, match=message):
-            read_series(path, **given)
+            read_series(path, **options)
     with pytest.raises(CorpusError, match="is not written as"):
         read_series(path, time_col="ds", date_format="%d/%m/%Y")
     with pytest.raises(CorpusError, match="there is no file"):
@@ -421,3 +423,47 @@ def test_published_files_are_read(file, options, series, length, missing, freque
     assert max(len(one.target) for one in found.series) == length
     assert sum(int(np.isnan(one.target).sum()) for one in found.series) == missing
     assert str(found.frequency) == frequency
+
+
+_CELLS = st.sampled_from(
+    [
+        *(
+            "",
+            "NA",
+            "5",
+            "-3.5",
+            "1,5",
+            "inf",
+            "1e400",
+            "x",
+            "ü",
+            "'",
+            '"',
+            ";",
+            "99999999999999999999",
+        ),
+        *("2024-01-01", "2024-01-02", "2024-01-02 07:30", "01/02/2024", "2024-13-01", "20240105"),
+        *("2024Q2", "2024-W60", "1700000000", "12:30", "2024", "True", "1", "2", "3", "4"),
+    ]
+)
+_NAMES = ("ds", "y", "date", "id", "value", "x", "month", "year", "time", "", "No", "shop")
+
+
+@given(
+    names=st.lists(st.sampled_from(_NAMES), min_size=1, max_size=4),
+    rows=st.lists(st.lists(_CELLS, min_size=4, max_size=4), max_size=12),
+    junk=st.binary(max_size=3),
+    wide=st.booleans(),
+    duplicates=st.sampled_from(["error", "first", "mean"]),
+)
+def test_whatever_is_in_a_file_is_read_or_refused(
+    tmp_path_factory, names, rows, junk, wide, duplicates
+):
+    text = lines((row[: len(names)] for row in rows), ",".join(names)).encode()
+    path = write(tmp_path_factory.mktemp("any"), text + junk)
+    try:
+        found = read_series(path, wide=wide, duplicates=duplicates)
+    except BayesRNNError:
+        pass
+    else:
+        assert all(np.isfinite(one.target).any() for one in found.series)

@@ -90,11 +90,12 @@ class Roles(NamedTuple):
 def find_roles(table: Table, options: ReadOptions) -> Roles:
     """Find time, series and target; what would be a guess is an error that says what to give."""
     given = (options.time_col, options.target_col, *options.ids, *options.covariates)
-    for name in filter(None, given):
-        require_column(table, name)
+    for name in given:
+        if name is not None:
+            require_column(table, name)
     _refuse_two_roles(given)
     ids = options.ids or _named_id(table, options)
-    kept = {*ids, *options.covariates, *([options.target_col] if options.target_col else [])}
+    kept = {name for name in (*ids, *options.covariates, options.target_col) if name is not None}
     times = find_times(table, options.time_col, options.date_format, kept)
     notes = list[str]()
     if times is None:
@@ -155,7 +156,7 @@ def _refuse_empty(table: Table, name: str) -> None:
 
 
 def _refuse_two_roles(given: Sequence[str | None]) -> None:
-    named = [name for name in given if name]
+    named = [name for name in given if name is not None]
     twice = next((name for name in named if named.count(name) > 1), None)
     if twice is not None:
         raise ConfigError(f"the column {twice!r} is given twice; a column has one role")

@@ -65,9 +65,11 @@ class Column:
 
     @property
     def is_whole(self) -> bool:
-        """Whether every row has a whole number."""
+        """Whether every row has a whole number, one that floating point counts exactly."""
         numbers, wrong = self.numbers()
-        return not wrong and bool(np.isfinite(numbers).all() and (numbers % 1 == 0).all())
+        if wrong or not (np.abs(numbers) < 2**53).all():
+            return False
+        return bool((numbers % 1 == 0).all())
 
     def _read_numbers(self) -> tuple[Floats, list[int]]:
         if self.array is not None:

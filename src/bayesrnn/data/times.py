@@ -74,7 +74,8 @@ def numbered_times(table: Table, name: str) -> Times:
     """Whole numbers in place of dates."""
     numbers, wrong = table.columns[name].numbers()
     if wrong or not table.columns[name].is_whole:
-        bad = wrong[0] if wrong else int(np.flatnonzero(~(numbers % 1 == 0))[0])
+        is_whole = (np.abs(numbers) < 2**53) & (numbers == np.floor(numbers))
+        bad = wrong[0] if wrong else int(np.flatnonzero(~is_whole)[0])
         raise CorpusError(
             f"{table.source}, {table.row(bad)}: the column {name!r} has neither a date nor a whole "
             "number there; correct it, or give --date-format"
