@@ -8,6 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bayesrnn.data.grid import named_frequency
 from bayesrnn.data.series import UNITS, Frequency, Series, SeriesSet
 from bayesrnn.errors import ConfigError
 
@@ -89,6 +90,20 @@ def test_closed_hours_are_left_out_of_the_grid():
     assert frequency.place("2024-03-02T08:00", stamps).tolist() == list(range(13))
     off = ["2024-03-02T20:00", "2024-03-03T10:00", "2024-03-04T08:30", "2024-03-01T10:00"]
     assert frequency.place("2024-03-02T08:00", off).tolist() == [-1] * 4
+
+
+def test_a_frequency_is_read_back_from_its_words():
+    for frequency in (
+        Frequency("hour", closed=(*range(8), 20, *range(30, 40))),
+        Frequency("minute", 30),
+        Frequency("day", closed=(6,)),
+        Frequency("business-day"),
+    ):
+        assert named_frequency(str(frequency)) == frequency
+    assert str(Frequency("hour", closed=(0, 1, 2, 9))) == "hour closed 0-2,9"
+    for wrong in ("hour closed 9999999999", "hour closed -", "day closed 7", "hour closed 5-2,400"):
+        with pytest.raises(ConfigError):
+            named_frequency(wrong)
 
 
 def test_place_takes_a_start_for_each_stamp():

@@ -47,8 +47,8 @@ class Rows(NamedTuple):
 
 
 def named_frequency(text: str) -> Frequency:
-    """The frequency that a user names: hour, 30 minutes, 15min, B, MS, ..."""
-    match = re.fullmatch(r"\s*(\d*)\s*([a-z -]+?)\s*", text.lower())
+    """The frequency that a user names: hour, 30 minutes, 15min, B, MS; or one that `str` wrote."""
+    match = re.fullmatch(r"\s*(\d*)\s*([a-z -]+?)\s*(?:closed ([\d,-]+))?", text.lower())
     word = match[2] if match else ""
     unit = _WORDS.get(word, word.removesuffix("s"))
     if match is None or unit not in (*SECONDS, *MONTHS):
@@ -56,7 +56,13 @@ def named_frequency(text: str) -> Frequency:
             f"--freq {text!r} is no frequency; give one like hour, 30 minutes, day, business-day, "
             "week, month, quarter or year"
         )
-    return Frequency(unit, int(match[1] or 1))
+    closed = list[int]()
+    for run in (match[3] or "").split(",") if match[3] else ():
+        first, _, last = run.partition("-")
+        if not first or int(first) >= WEEK or int(last or first) >= WEEK:
+            raise ConfigError(f"--freq {text!r} has closed phases that are none: {run!r}")
+        closed += range(int(first), int(last or first) + 1)
+    return Frequency(unit, int(match[1] or 1), tuple(closed))
 
 
 def find_frequency(rows: Rows) -> Frequency:

@@ -134,7 +134,7 @@ def _places(table: Table, series: SeriesSet, one: Series, when: Stamps | Places)
         shown = ", ".join(str(stamp).replace("T", " ") for stamp in wrong[:3])
         raise CorpusError(
             f"{table.source}: {shown} {'are' if len(wrong) > 1 else 'is'} off the grid of one "
-            f"value per {series.frequency} from {one.start}; correct these dates"
+            f"value per {series.frequency.words} from {one.start}; correct these dates"
         )
     return places
 

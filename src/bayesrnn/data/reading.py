@@ -62,7 +62,7 @@ def read_series(
 
 def series_of_table(table: Table, options: ReadOptions) -> SeriesSet:
     """The series of a table."""
-    if table.rows < 2:
+    if table.rows < 2 and options.freq is None:
         raise CorpusError(f"{table.source} has one row; give at least two values of a series")
     roles = find_roles(table, options)
     when = roles.times.numbers
@@ -122,11 +122,12 @@ def _frequency(
             )
         return None, values
     rows = Rows(values.codes, values.when.astype("datetime64[s]"), values.names, table.source)
-    if options.freq is not None:
-        return named_frequency(options.freq), values
     there = ~np.isnan(values.columns[""])
-    frequency = with_closed_phases(find_frequency(rows), rows.stamps[there])
-    if not frequency.closed and frequency.unit != "business-day":
+    if options.freq is not None:
+        frequency = named_frequency(options.freq)
+    else:
+        frequency = with_closed_phases(find_frequency(rows), rows.stamps[there])
+    if not frequency.closed and (frequency.unit != "business-day" or options.freq):
         return frequency, values
     opened = np.isin(frequency.phase(rows.stamps), frequency.open_phases)
     note = f"{int((there & ~opened).sum()):,} values at times that are nearly always closed are out"
@@ -209,7 +210,7 @@ def _places(table: Table, frequency: Frequency | None, values: Values, starts: P
         more = f" and {len(wrong) - 3:,} more" if len(wrong) > 3 else ""
         raise CorpusError(
             f"{table.source}: {shown}{more} {'are' if len(wrong) > 1 else 'is'} not on a grid of "
-            f"one value per {frequency}; correct these dates, or give another --freq"
+            f"one value per {frequency.words}; correct these dates, or give another --freq"
         )
     return places
 
@@ -266,7 +267,7 @@ def _description(
             longest[one.start] = max(longest.get(one.start, 0), len(one.target))
         end = max(frequency.stamps(start, count - 1, 1)[0] for start, count in longest.items())
         dates = [str(date).replace("T", " ").removesuffix(" 00:00:00") for date in (begin, end)]
-        parts.append(f"one per {frequency}, {dates[0]} to {dates[1]}")
+        parts.append(f"one per {frequency.words}, {dates[0]} to {dates[1]}")
     else:
         parts.append("without dates")
     if closed := frequency and closed_words(frequency):

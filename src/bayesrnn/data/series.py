@@ -53,10 +53,22 @@ class Frequency:
             raise ConfigError(f"a frequency of {self.step} {self.unit}s is not possible; give 1")
         if self.closed and (not self.phases or not set(self.closed) < set(range(self.phases))):
             raise ConfigError(
-                f"the closed phases {list(self.closed)[:5]} are none of a week in steps of {self}"
+                f"the closed phases {list(self.closed)[:5]} are none, or all, of a week in "
+                f"steps of {self.words}"
             )
 
     def __str__(self) -> str:
+        """The step and what is closed, as `--freq` takes it back: "hour closed 0-7,20-31"."""
+        runs = list[tuple[int, int]]()
+        for phase in self.closed:
+            last = runs.pop() if runs and runs[-1][1] == phase - 1 else (phase, phase)
+            runs.append((last[0], phase))
+        texts = [str(first) if first == last else f"{first}-{last}" for first, last in runs]
+        return f"{self.words} closed {','.join(texts)}" if texts else self.words
+
+    @property
+    def words(self) -> str:
+        """The step: "hour", "30 minutes"."""
         return self.unit if self.step == 1 else f"{self.step} {self.unit}s"
 
     @property

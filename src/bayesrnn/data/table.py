@@ -190,6 +190,8 @@ def _quoted_cells(text: str, delimiter: str, path: Path) -> _Cells:
         raise CorpusError(f"{path} is no CSV file: {error}; save it as CSV once more") from None
     lines = [number for number, row in enumerate(rows) if any(map(str.strip, row))]
     kept = rows if len(lines) == len(rows) else [rows[number] for number in lines]
+    if not kept:
+        raise CorpusError(f"{path} has only blank cells; give a CSV file with a header and values")
     width = len(kept[0])
     wrong = next((at for at, row in enumerate(kept) if len(row) != width), None)
     if wrong is not None:
