@@ -2,12 +2,14 @@
 
 import csv
 import json
+import math
 import xml.etree.ElementTree as ElementTree
 
 import numpy as np
 import pytest
 
 from bayesrnn.tasks.forecast.task import TASK
+from bayesrnn.tasks.forecast.unlike import UNFAMILIAR_RANK, last_novelty
 
 from .made_up import noisy_week
 
@@ -55,6 +57,7 @@ def test_a_forecast_begins_after_the_last_value_and_is_written_four_times(run, p
     assert list(rows[0]) == [
         *("unique_id", "ds", "mean", "median", "lo-80", "hi-80", "lo-95", "hi-95"),
         "epistemic_share",
+        "novelty",
     ]
     assert [row["ds"] for row in rows] == [str(np.datetime64("2001-05-31") + n) for n in range(7)]
     for row in rows:
@@ -63,6 +66,7 @@ def test_a_forecast_begins_after_the_last_value_and_is_written_four_times(run, p
         )
         assert low95 <= low <= median <= high <= high95
         assert 0 <= float(row["epistemic_share"]) <= 1
+        assert 0 <= float(row["novelty"]) <= 1
     found = json.loads(out.read_text())
     assert [one["ds"] for one in found["forecasts"]] == [row["ds"] for row in rows]
     assert found["backtest"]["network"]["windows"] == 4
@@ -147,3 +151,13 @@ def test_series_with_another_step_are_refused(run, program, tmp_path):
     assert code == 1
     assert "step of week" in errors
     assert "Traceback" not in errors
+
+
+def test_a_series_that_ends_unlike_its_past_is_told():
+    target = noisy_week(500, seed=1)
+    usual, _ = last_novelty(target, 7, 7)
+    target[-7:] += 60
+    unlike, words = last_novelty(target, 7, 7)
+    assert usual < UNFAMILIAR_RANK < unlike == 1.0
+    assert "beyond that of 69 of 69 windows" in words
+    assert math.isnan(last_novelty(target[:20], 7, 7)[0])

@@ -26,13 +26,13 @@ from bayesrnn.tasks.forecast.layout import Layout
 from bayesrnn.tasks.forecast.scan import Scan, one_series, scan_series
 from bayesrnn.tasks.forecast.source import series_of
 from bayesrnn.tasks.forecast.task import TASK
+from bayesrnn.tasks.forecast.unlike import UNFAMILIAR_RANK, past_novelty
 from bayesrnn.uncertainty.broken_data import broken_mask, broken_runs
 from bayesrnn.uncertainty.draws import Draws
-from bayesrnn.uncertainty.novelty import Novelty, window_features
+from bayesrnn.uncertainty.novelty import window_features
 
-#: From which share, or rank, on a situation is unfamiliar.
+#: From which share of ignorance on a situation is unfamiliar.
 UNFAMILIAR_SHARE: Final = 0.3
-UNFAMILIAR_RANK: Final = 0.95
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -175,7 +175,7 @@ def _judged(
 ) -> Judged:
     one, first = series.series[0], scan.first
     values, past = one.target[first:], one.target[:first]
-    novelty = _past_novelty(own.series.series[number].target, layout)
+    novelty = past_novelty(own.series.series[number].target, layout.horizon, layout.season)
     windows = _windows(series, first, len(values), options.window, layout)
     features = [
         window_features(
@@ -214,15 +214,6 @@ def _cause(scan: Scan, place: int, broken: bool, novelty: float, p: float) -> st
     if scan.epistemic[place] >= UNFAMILIAR_SHARE or novelty >= UNFAMILIAR_RANK:
         return "unfamiliar situation"
     return "unusual value"
-
-
-def _past_novelty(target: Floats, layout: Layout) -> Novelty | None:
-    horizon, season = layout.horizon, layout.season
-    stops = range(season + horizon, len(target) + 1, horizon)
-    if len(stops) < 2:
-        return None
-    rows = [window_features(target[:stop], horizon, season) for stop in stops]
-    return Novelty(np.array(rows))
 
 
 def _windows(

@@ -66,6 +66,11 @@ class Forecast:
         """The share of the variance that is about the model; None of a single network."""
         return self.outlook.future.epistemic_share
 
+    @property
+    def novelty(self) -> list[float]:
+        """How unlike its past each series ends: the share of windows that are less unusual."""
+        return [share for share, _ in self.outlook.future.novelty]
+
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """The central interval with so many percent of the probability."""
         return self.outlook.future.interval(level)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -23,6 +24,7 @@ from bayesrnn.tasks.forecast.scores import (
     PathForecasts,
     seasonal_naive,
 )
+from bayesrnn.tasks.forecast.unlike import last_novelty
 from bayesrnn.tasks.forecast.windows import cut_windows
 from bayesrnn.uncertainty.draws import Draws
 
@@ -42,12 +44,18 @@ class Future:
 
     series: SeriesSet
     horizon: int
+    season: int
     forecasts: Forecasts
     non_negative: bool
     widening: Widening | None = None
     paths: Floats | None = None
     epistemic_share: Floats | None = None
     ignorance: Floats | None = None
+
+    @cached_property
+    def novelty(self) -> list[tuple[float, str]]:
+        """Of each series, how unlike its past its last values are, and by what."""
+        return [last_novelty(one.target, self.horizon, self.season) for one in self.series.series]
 
     def labels(self, number: int) -> list[str]:
         """The dates, or numbers, of the forecasts of a series."""
@@ -141,6 +149,7 @@ def forecast_future(
     return Future(
         series=series,
         horizon=horizon,
+        season=layout.season,
         forecasts=PathForecasts(made),
         non_negative=layout.non_negative,
         widening=None if widening is None else widening.reaching(horizon),
@@ -155,7 +164,7 @@ def naive_future(series: SeriesSet, horizon: int, season: int) -> Future:
     pasts = [one.target for one in series.series]
     made: GaussianForecasts = seasonal_naive(pasts, horizon, season)
     non_negative = all(not (past < 0).any() for past in pasts)
-    return Future(series, horizon, made, non_negative)
+    return Future(series, horizon, season, made, non_negative)
 
 
 def _require_known(series: SeriesSet, layout: Layout) -> None:

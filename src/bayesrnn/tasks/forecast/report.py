@@ -20,6 +20,7 @@ from bayesrnn.tasks.forecast.fan import Band, fan_chart
 from bayesrnn.tasks.forecast.future import Future
 from bayesrnn.tasks.forecast.layout import scale_text
 from bayesrnn.tasks.forecast.scores import Scores
+from bayesrnn.tasks.forecast.unlike import UNFAMILIAR_RANK
 
 #: Seasons of history in a picture, and the fewest and the most values of it.
 _SEASONS, _SHORTEST, _LONGEST = 6, 42, 600
@@ -63,6 +64,8 @@ def outlook_rows(outlook: Outlook) -> Iterator[dict[str, Any]]:
                 row |= {f"lo-{level}": float(low[at]), f"hi-{level}": float(high[at])}
             share = future.epistemic_share
             row["epistemic_share"] = None if share is None else float(share[at])
+            unlike = future.novelty[number][0]
+            row["novelty"] = unlike if math.isfinite(unlike) else None
             yield row
 
 
@@ -140,6 +143,7 @@ def outlook_sentences(outlook: Outlook) -> list[str]:
     if future.epistemic_share is not None:
         share = float(future.epistemic_share.mean())
         sentences.append(f"{share:.0%} of the doubt is about the model and would shrink with data.")
+    sentences += _unlike(future)
     if tested is None:
         return sentences
     used = tested.calibrated if future.widening is not None else tested.network
@@ -150,6 +154,19 @@ def outlook_sentences(outlook: Outlook) -> list[str]:
         sentences.append(f"In {windows} such intervals held {held:.0%} of the values.")
     sentences.append(_against_naive(tested))
     return sentences
+
+
+def _unlike(future: Future) -> list[str]:
+    """Which series do not look like their past, so that no backtest speaks of them."""
+    strange = [
+        f"{one.name} ({words})"
+        for one, (novelty, words) in zip(future.series.series, future.novelty, strict=True)
+        if novelty >= UNFAMILIAR_RANK
+    ]
+    if not strange:
+        return []
+    more = f" and {len(strange) - 3:,} more series" if len(strange) > 3 else ""
+    return [f"The last values are unlike the past, trust less: {', '.join(strange[:3])}{more}."]
 
 
 def _against_naive(tested: Backtest) -> str:
