@@ -12,8 +12,12 @@ UNFAMILIAR_RANK: Final = 0.95
 
 
 def past_novelty(target: Floats, horizon: int, season: int) -> Novelty | None:
-    """What windows as long as the horizon looked like so far; None of fewer than two."""
-    stops = range(season + horizon, len(target) + 1, horizon)
+    """What windows as long as the horizon looked like so far; None of fewer than two.
+
+    They end where the series does, or horizons before: with whole seasons in a horizon, all begin
+    at the same place of a season.
+    """
+    stops = range(len(target), season + horizon - 1, -horizon)
     if len(stops) < 2:
         return None
     return Novelty(np.array([window_features(target[:stop], horizon, season) for stop in stops]))
