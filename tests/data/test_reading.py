@@ -193,6 +193,8 @@ def test_numbers_and_row_order_stand_in_for_dates(tmp_path):
     alone = read_series(write(tmp_path, lines([(n % 4,) for n in range(40)], "sales")))
     assert (alone.season, alone.frequency) == (4, None)
     assert "taken in their order" in alone.notes[0]
+    gaps = read_series(write(tmp_path, "sales\n1\n2\n\n4\n\n"))
+    assert np.nan_to_num(only(gaps).target).tolist() == [1, 2, 0, 4]
     noise = np.random.default_rng(1).normal(size=400)
     assert read_series({"y": noise}).season == 1
     assert read_series({"y": noise.cumsum()}).season == 1
@@ -263,6 +265,7 @@ def test_duplicates_are_refused_or_resolved(tmp_path, how, expected):
         ("ds,y,y\n1,2,3\n", "several columns named 'y'"),
         ("ds,y\n2024-01-01,5\n2024-01-02,6,7\n", "row 3: it has 3 columns"),
         (daily().replace("2024-01-05,14.5", "2024-01-05,broken"), "row 6: 'broken' in the column"),
+        (daily().replace("2024-01-05,14.5", "\n\n2024-01-05,broken"), "row 8: 'broken'"),
         (daily().replace("2024-01-05,14.5", "2024-01-05,inf"), "row 6: 'inf'.*computed with"),
         (daily().replace("2024-01-05,14.5", "2024-01-05,1e300"), "row 6: '1e300'"),
         (daily().replace("2024-01-05", "Total"), "row 6: 'Total' in the column 'ds' is no date"),

@@ -90,17 +90,17 @@ class Column:
 
 @dataclass(frozen=True)
 class Table:
-    """Columns of the same length; `first` is the number of the first row, as messages count."""
+    """Columns of the same length; `numbers` are those of the rows, as messages count them."""
 
     source: str
     columns: Mapping[str, Column]
     rows: int
-    first: int = 2
+    numbers: Sequence[int]
     notes: tuple[str, ...] = ()
 
     def row(self, index: int) -> str:
         """How messages name a row: a spreadsheet counts the header as row 1."""
-        return f"row {index + self.first:,}"
+        return f"row {self.numbers[index]:,}"
 
 
 def read_table(source: Any) -> Table:
@@ -121,7 +121,7 @@ def read_table(source: Any) -> Table:
     rows = next(iter(lengths.values()), 0)
     if not rows:
         raise CorpusError("the table has no rows; give at least two values")
-    return Table("the table", columns, rows, first=0)
+    return Table("the table", columns, rows, range(rows))
 
 
 def _with_index(source: Any) -> Any:
@@ -144,7 +144,8 @@ def _read_file(path: Path) -> Table:
     else:
         skipped = 0
     delimiter = told[4] if skipped else _delimiter(text)
-    names, columns, lines = _plain_cells(text, delimiter) or _quoted_cells(text, delimiter, path)
+    cells = _plain_cells(text, delimiter) or _quoted_cells(text, delimiter, path)
+    names, columns, numbers = cells
     names = _names([name.strip() for name in names], path)
     if not columns:
         raise CorpusError(f"{path} has a header line and no rows; give at least two values")
@@ -153,28 +154,37 @@ def _read_file(path: Path) -> Table:
         name: Column(name, values, comma and _has_commas(values))
         for name, values in zip(names, columns, strict=True)
     }
-    return Table(str(path), made, len(columns[0]), lines + 1 + skipped, notes)
+    numbers = [number + skipped for number in numbers] if skipped else numbers
+    return Table(str(path), made, len(columns[0]), numbers, notes)
 
 
-_Cells: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]], int]
+#: Header, columns, and the number of each row.
+_Cells: TypeAlias = tuple[Sequence[str], Sequence[Sequence[str]], Sequence[int]]
 
 
 def _plain_cells(text: str, delimiter: str) -> _Cells | None:
-    """Header, columns and the line of the header, of a text without quotes and blank lines.
+    """The cells of a text without quotes and blank lines.
 
-    Much faster than the general way, which makes a list of each row.
+    Much faster than the general way, which makes a list of each row. In a table of one column a
+    blank line is a missing value.
     """
     if '"' in text:
         return None
     lines = text.replace("\r\n", "\n").replace("\r", "\n").rstrip("\n").split("\n")
     width = lines[0].count(delimiter) + 1
-    if not all(lines) or {line.count(delimiter) for line in lines} != {width - 1}:
+    if (
+        not lines[0].strip()
+        or (width > 1 and not all(lines))
+        or {line.count(delimiter) for line in lines} != {width - 1}
+    ):
         return None
     cells = delimiter.join(lines[1:]).split(delimiter) if len(lines) > 1 else []
-    if any(not any(map(str.strip, cells[at : at + width])) for at in _blank(cells, width)):
+    if width > 1 and any(
+        not any(map(str.strip, cells[at : at + width])) for at in _blank(cells, width)
+    ):
         return None
     columns = [cells[place::width] for place in range(width)] if cells else []
-    return lines[0].split(delimiter), columns, 1
+    return lines[0].split(delimiter), columns, range(2, len(lines) + 1)
 
 
 def _blank(cells: Sequence[str], width: int) -> Iterator[int]:
@@ -199,7 +209,7 @@ def _quoted_cells(text: str, delimiter: str, path: Path) -> _Cells:
             f"{path}, row {lines[wrong] + 1:,}: it has {len(kept[wrong])} columns, but the header "
             f"has {width}; put quotes around what has a {delimiter!r} in it"
         )
-    return kept[0], list(zip(*kept[1:], strict=True)), lines[0] + 1
+    return kept[0], list(zip(*kept[1:], strict=True)), [number + 1 for number in lines[1:]]
 
 
 def _decoded(data: bytes, source: str) -> tuple[str, tuple[str, ...]]:
