@@ -117,8 +117,10 @@ def test_later_values_are_forecast_without_training(run, program, tmp_path):
 def test_seasonal_naive_is_written_in_the_same_form(run, program, tmp_path):
     target = noisy_week(150)
     folder = run(write_csv(tmp_path / "sales.csv", target))
-    code, _, errors = program("forecast", folder, "--method", "seasonal-naive")
+    levels = ("--level", "50,90", "--samples", "2", "--paths", "20")
+    code, _, errors = program("forecast", folder, "--method", "seasonal-naive", *levels)
     assert code == 0, errors
+    assert "lo-50" in rows_of(folder / "forecast.csv")[0]
     found = [float(row["median"]) for row in rows_of(folder / "forecast.csv")]
     np.testing.assert_allclose(found, target[-7:], atol=1e-3)
 

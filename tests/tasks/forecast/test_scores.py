@@ -1,5 +1,6 @@
 """Metrics against figures computed by hand, closed forms, and published ones."""
 
+import json
 import math
 
 import numpy as np
@@ -44,6 +45,14 @@ def test_missing_values_count_nowhere():
     )
     for name in ("mase", "wql", "crps", "smape", "msis", "nd", "values"):
         assert getattr(found, name) == pytest.approx(getattr(alone, name))
+
+
+def test_json_has_no_nan():
+    forecasts = GaussianForecasts(np.array([[10.0, 20.0]]), np.array([[1.0, 1.0]]))
+    found = score(forecasts, Truths(np.array([[12.0, np.nan]]), np.array([0.0]))).as_json()
+    assert found["mase"] is None
+    assert found["coverage_by_step"]["80"] == (0.0, None)
+    json.dumps(found, allow_nan=False)
 
 
 def test_crps_of_paths_is_that_of_their_distribution():

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Final
 
@@ -133,11 +133,13 @@ def calibration_of(
     paths: int,
     generator: torch.Generator,
     advance: Advance = lambda number: None,
+    levels: Iterable[int] = (),
 ) -> Widening | None:
-    """What the calibration windows ask for; None where there are too few."""
+    """What the calibration windows ask for, at further `levels` too; None: they are too few."""
     places = data.slices.of("calibration").spread(CALIBRATED_WINDOWS)
     if not len(places.series):
         return None
     known = known_windows(data, places)
     made = paths_of(data, places, draws, paths, generator, advance)
-    return fit_widening(PathForecasts(made.all.cpu().numpy()), known.truths)
+    wanted = tuple(dict.fromkeys((*LEVELS, *levels)))
+    return fit_widening(PathForecasts(made.all.cpu().numpy()), known.truths, wanted)

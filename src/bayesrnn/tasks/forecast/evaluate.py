@@ -9,6 +9,7 @@ from bayesrnn.methods.base import Bounded, Network, Outcome
 from bayesrnn.options import CheckedOptions, option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
+from bayesrnn.report.text import number_text
 from bayesrnn.runs.evaluation import (
     Evaluation,
     EvaluationSettings,
@@ -22,6 +23,7 @@ from bayesrnn.runs.evaluation import (
 from bayesrnn.tasks.forecast.backtest import Backtest, backtest, calibration_of, known_windows
 from bayesrnn.tasks.forecast.data import ForecastData
 from bayesrnn.tasks.forecast.likelihood import horizon_log_probs, window_loss
+from bayesrnn.tasks.forecast.scores import without_nan
 from bayesrnn.tasks.forecast.slices import Places
 from bayesrnn.tasks.forecast.trained import TrainedForecaster
 from bayesrnn.tasks.forecast.windows import Windows
@@ -194,22 +196,22 @@ def _columns(found: Backtest) -> dict[str, Any]:
             "coverage_calibrated": dict(calibrated.coverage),
             "width_calibrated": dict(calibrated.width),
         }
-    return made
+    return {name: without_nan(value) for name, value in made.items()}
 
 
 def row_text(row: ForecastRow) -> str:
     """A row as text."""
-    if row.mase is None:
+    if row.windows is None:
         return f"nll <= {row.nll:.4f} a value{kl_text(row.kl, row.standard_error)}"
     return (
-        f"MASE {row.mase:.3f}, WQL {row.wql:.4f}, CRPS {row.crps:.3f}, MSIS {row.msis:.2f}, "
-        f"nll {row.nll:.4f}"
+        f"MASE {number_text(row.mase)}, WQL {number_text(row.wql, 4)}, "
+        f"CRPS {number_text(row.crps)}, MSIS {number_text(row.msis, 2)}, nll {row.nll:.4f}"
     )
 
 
 def row_details(row: ForecastRow) -> list[str]:
     """How many values intervals held, as they are and calibrated."""
-    if row.mase is None:
+    if row.windows is None:
         return []
     text = f"{row.windows:,} windows: intervals hold {_held(row.coverage)}"
     if row.coverage_calibrated is not None:
@@ -218,14 +220,15 @@ def row_details(row: ForecastRow) -> list[str]:
 
 
 def _held(coverage: dict[str, float] | None) -> str:
-    return ", ".join(f"{level}%: {share:.0%}" for level, share in (coverage or {}).items())
+    held = {level: share for level, share in (coverage or {}).items() if share is not None}
+    return ", ".join(f"{level}%: {share:.0%}" for level, share in held.items())
 
 
 def evaluation_notes(found: ForecastEvaluation) -> list[str]:
     """The naive forecasts, and the advice to use them where they are better."""
     notes = [
-        f"{name}: MASE {of['mase']:.3f}, WQL {of['wql']:.4f}, CRPS {of['crps']:.3f}, MSIS "
-        f"{of['msis']:.2f}, intervals hold {_held(of['coverage'])}"
+        f"{name}: MASE {number_text(of['mase'])}, WQL {number_text(of['wql'], 4)}, CRPS "
+        f"{number_text(of['crps'])}, MSIS {number_text(of['msis'], 2)}, intervals hold {_held(of['coverage'])}"
         for name, of in (
             (f"seasonal naive (season {found.season})", found.seasonal_naive),
             ("last value", found.last_value),

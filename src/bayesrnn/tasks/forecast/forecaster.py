@@ -156,7 +156,7 @@ class Forecaster:
         run = self.run
         found = self.data.series if series is None else as_series(series)
         each = self._paths(paths, samples)
-        widening = self._widening(samples, each, seed) if calibrated else None
+        widening = self._widening(samples, each, seed, tuple(levels)) if calibrated else None
         future = forecast_future(
             found,
             run.layout,
@@ -194,14 +194,18 @@ class Forecaster:
         return backtest(data.to(run.device), known, draws, each, seeded(seed), widening)
 
     @cached_property
-    def _widenings(self) -> dict[tuple[int, int, int], Widening | None]:
+    def _widenings(self) -> dict[tuple[Any, ...], Widening | None]:
         return {}
 
-    def _widening(self, samples: int, paths: int, seed: int) -> Widening | None:
-        key = (samples, paths, seed)
+    def _widening(
+        self, samples: int, paths: int, seed: int, levels: tuple[int, ...] = ()
+    ) -> Widening | None:
+        key = (samples, paths, seed, levels)
         if key not in self._widenings:
             draws = self._draws(samples, seed)
-            self._widenings[key] = calibration_of(self.data, draws, paths, seeded(seed))
+            self._widenings[key] = calibration_of(
+                self.data, draws, paths, seeded(seed), levels=levels
+            )
         return self._widenings[key]
 
     def _draws(self, samples: int, seed: int) -> Draws:

@@ -89,7 +89,7 @@ def forecast_run(options: ForecastOptions) -> str:
     tested = widening = None
     with progress_bar(networks, " draws", "forecasting", delay=1.0) as bar:
         if own is not None:
-            tested, widening = backtest_of(own, draws, paths, options.seed)
+            tested, widening = backtest_of(own, draws, paths, options.seed, options.level)
         if options.method == "seasonal-naive":
             future = naive_future(series, horizon, run.layout.season)
         else:
@@ -130,11 +130,11 @@ def own_data(run: TrainedForecaster) -> ForecastData | None:
 
 
 def backtest_of(
-    data: ForecastData, draws: Draws, paths: int, seed: int
+    data: ForecastData, draws: Draws, paths: int, seed: int, levels: tuple[int, ...] = ()
 ) -> tuple[Backtest, Widening | None]:
     """The test windows of a run, and what its calibration windows ask for."""
     generator = seeded(seed)
-    widening = calibration_of(data, draws, paths, generator)
+    widening = calibration_of(data, draws, paths, generator, levels=levels)
     known = known_windows(data, data.places("test").spread(TESTED_WINDOWS))
     return backtest(data, known, draws, paths, generator, widening), widening
 

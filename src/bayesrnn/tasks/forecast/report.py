@@ -147,7 +147,8 @@ def outlook_sentences(outlook: Outlook) -> list[str]:
     if tested is None:
         return sentences
     used = tested.calibrated if future.widening is not None else tested.network
-    own = used or tested.network
+    # A forecast without paths is seasonal naive's.
+    own = tested.seasonal if future.paths is None else used or tested.network
     held = own.coverage.get(str(level))
     windows = counted(own.windows, "test window")
     if held is not None:

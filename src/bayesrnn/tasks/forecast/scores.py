@@ -18,7 +18,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from statistics import NormalDist
-from typing import Final
+from typing import Any, Final
 
 import numpy as np
 from numpy.typing import NDArray
@@ -142,7 +142,16 @@ class Scores:
     def as_json(self) -> dict[str, object]:
         """Numbers by name, without those of single windows."""
         found = {name: value for name, value in vars(self).items() if name != "mase_by_window"}
-        return {name: dict(v) if isinstance(v, Mapping) else v for name, v in found.items()}
+        return {name: without_nan(value) for name, value in found.items()}
+
+
+def without_nan(value: Any) -> Any:
+    """The value for a JSON file, which knows no NaN: None in its place."""
+    if isinstance(value, Mapping):
+        return {name: without_nan(of) for name, of in value.items()}
+    if isinstance(value, tuple | list):
+        return tuple(without_nan(of) for of in value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
 def score(
