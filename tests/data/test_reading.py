@@ -342,6 +342,10 @@ def test_dicts_and_frames_give_what_files_give(tmp_path):
     frame = Frame(ds=Values(stamps.astype("datetime64[ns]")), y=Values(np.array(VALUES)))
     for source in ({"ds": DAYS, "y": VALUES}, {"ds": stamps, "y": np.array(VALUES)}, frame):
         assert br.read_series(source).fingerprint() == file.fingerprint()
+    masked = np.ma.array(VALUES, mask=[n in (0, 3) for n in range(len(VALUES))])
+    values = only(read_series({"ds": DAYS, "y": masked})).target
+    assert np.flatnonzero(np.isnan(values)).tolist() == [0, 3]
+    assert np.isnan(only(read_series({"ds": DAYS, "y": [None, *VALUES[1:]]})).target[0])
     with pytest.raises(CorpusError, match="different lengths"):
         read_series({"ds": DAYS, "y": [1]})
     with pytest.raises(CorpusError, match="parts of seconds"):

@@ -260,6 +260,13 @@ def _names(names: Sequence[str], path: Path) -> list[str]:
 
 
 def _column(name: str, values: Any) -> Column:
+    if isinstance(values, np.ma.MaskedArray):
+        values = [
+            None if is_masked else value
+            for value, is_masked in zip(
+                values.data.tolist(), np.ma.getmaskarray(values).tolist(), strict=True
+            )
+        ]
     array = np.asarray(values.to_numpy() if hasattr(values, "to_numpy") else values)
     if array.ndim != 1:
         raise CorpusError(f"the column {name!r} has the shape {array.shape}; give one value a row")
