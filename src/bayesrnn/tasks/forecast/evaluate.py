@@ -226,13 +226,15 @@ def _held(coverage: dict[str, float] | None) -> str:
 
 def evaluation_notes(found: ForecastEvaluation) -> list[str]:
     """The naive forecasts, and the advice to use them where they are better."""
+    naive = {
+        f"seasonal naive (season {found.season})": found.seasonal_naive,
+        "last value": found.last_value,
+    }
     notes = [
         f"{name}: MASE {number_text(of['mase'])}, WQL {number_text(of['wql'], 4)}, CRPS "
-        f"{number_text(of['crps'])}, MSIS {number_text(of['msis'], 2)}, intervals hold {_held(of['coverage'])}"
-        for name, of in (
-            (f"seasonal naive (season {found.season})", found.seasonal_naive),
-            ("last value", found.last_value),
-        )
+        f"{number_text(of['crps'])}, MSIS {number_text(of['msis'], 2)}; intervals hold "
+        f"{_held(of['coverage'])}"
+        for name, of in naive.items()
     ]
     reached = [
         row.wql for row in found.rows if isinstance(row, ForecastRow) and row.wql is not None
