@@ -48,7 +48,9 @@ def read_series(
 
     time_col, target_col, id_col: the columns of dates, of values and of the names of series
         (several with commas between). date_format: in the letters of strftime.
-    freq: such as "hour", "30 minutes", "business-day". season: in steps; 1 is none.
+    freq: such as "hour", "30 minutes", "business-day"; for a few new rows of series that are known,
+        `str(frequency)` of those: a week alone does not show what is closed. season: in steps; 1 is
+        none.
     wide: each numeric column is a series. duplicates: what is done with several rows for one date:
         "error", "first", "last", "mean" or "sum".
     known, past, static: covariates known ahead, known only up to now, and that never change.
