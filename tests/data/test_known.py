@@ -61,6 +61,16 @@ def test_numbered_series_go_on_by_number():
     assert read_known(later, series, 3).series[0].known["x"][22:].tolist() == [1, 1, 2, 3, 4]
 
 
+def test_names_and_texts_may_have_signs_of_equality():
+    rows = {"ds": PAST, "y": np.arange(24), "a=b": np.ones(24), "a": ["x=1", "x"] * 12}
+    series = read_series(rows, known=["a=b", "a"], target_col="y")
+    assert sorted(series.series[0].known) == ["a=b", "a=x", "a=x=1"]
+    later = {"ds": AHEAD, "a=b": np.arange(7.0), "a": ["x=1"] * 7}
+    found = read_known(later, series, 7).series[0].known
+    assert found["a=b"][24:].tolist() == list(range(7))
+    assert (found["a=x=1"][24:].sum(), found["a=x"][24:].sum()) == (7, 0)
+
+
 @pytest.mark.parametrize(
     ("change", "message"),
     [

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from bayesrnn.data.columns import ID_NAMES, require_column, series_codes
-from bayesrnn.data.rows import numbers
+from bayesrnn.data.rows import column_of, numbers
 from bayesrnn.data.series import Floats, Places, Series, SeriesSet, Stamps
 from bayesrnn.data.table import Table, read_table
 from bayesrnn.data.times import find_times, numbered_times
@@ -36,7 +36,8 @@ def read_known(
     if not encoded:
         raise ConfigError("these series have no covariates that are known ahead; name them first")
     for name in encoded:
-        require_column(table, name.partition("=")[0])
+        if column_of(name, table.columns) is None:
+            require_column(table, name.partition("=")[0])
     ids = _ids(table, series, id_col)
     names, codes = series_codes(table, ids)
     columns = {name: _values(table, name) for name in encoded}
@@ -89,7 +90,9 @@ def _values(table: Table, encoded: str) -> Floats:
     """The numbers of a column, or 0 and 1 for one of its categories, NaN where it is empty."""
     if encoded in table.columns:
         return numbers(table, encoded)
-    name, _, category = encoded.partition("=")
+    name = column_of(encoded, table.columns)
+    assert name is not None
+    category = encoded[len(name) + 1 :]
     texts, codes = table.columns[name].coded()
     plain = [text.strip() for text in texts]
     return np.array([float(text == category) if text else np.nan for text in plain])[codes]
@@ -104,9 +107,8 @@ def _when(
     """The date of each row, or its number where the series have numbers."""
     if time_col is not None:
         require_column(table, time_col)
-    times = find_times(
-        table, time_col, date_format, {n.partition("=")[0] for n in series.series[0].known}
-    )
+    kept = {column_of(name, table.columns) or name for name in series.series[0].known}
+    times = find_times(table, time_col, date_format, kept)
     if series.frequency is None:
         name = time_col or next((n for n in table.columns if n.casefold() == "ds"), None)
         numbered = None if name is None else numbered_times(table, name)

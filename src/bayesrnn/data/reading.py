@@ -15,7 +15,13 @@ from bayesrnn.data.grid import (
     named_frequency,
     with_closed_phases,
 )
-from bayesrnn.data.rows import Values, collect, static_values, without_duplicates
+from bayesrnn.data.rows import (
+    Values,
+    collect,
+    column_of,
+    static_values,
+    without_duplicates,
+)
 from bayesrnn.data.season import best_season, usual_seasons
 from bayesrnn.data.series import MONTHS, Floats, Frequency, Places, Series, SeriesSet, Stamps
 from bayesrnn.data.table import Table, read_table
@@ -164,8 +170,8 @@ def _series(
     if options.static:
         _, codes = series_codes(table, roles.ids)
         statics = static_values(table, options.static, codes, len(values.names))
-    known = [name for name in values.columns if name.partition("=")[0] in options.known]
-    past = [name for name in values.columns if name.partition("=")[0] in options.past]
+    known = [name for name in values.columns if column_of(name, options.known)]
+    past = [name for name in values.columns if column_of(name, options.past)]
     targets = grid.pop("")
     there = np.where(np.isnan(targets), -1, np.arange(len(targets)))
     last_there = np.maximum.reduceat(there, offsets[:-1])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
 import numpy as np
@@ -102,6 +102,12 @@ def covariate_columns(table: Table, names: Sequence[str]) -> dict[str, Floats]:
         for at in sorted(there[:CATEGORIES], key=lambda at: texts[at]):
             found[f"{name}={texts[at].strip()}"] = (codes == at).astype(np.float64)
     return found
+
+
+def column_of(covariate: str, columns: Iterable[str]) -> str | None:
+    """The column that a covariate of `covariate_columns` is of; None if it is of none of these."""
+    found = [name for name in columns if covariate == name or covariate.startswith(f"{name}=")]
+    return max(found, key=len, default=None)
 
 
 def static_values(
