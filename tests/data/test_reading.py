@@ -273,6 +273,7 @@ def test_duplicates_are_refused_or_resolved(tmp_path, how, expected):
         (daily().replace("2024-01-05,", "2024-01-05 07:00,"), "not 2024-01-05 07:00:00"),
         (daily().replace("2024-03-10", "2924-03-10"), "there would be.*date that is far"),
         (lines((day, "") for day in DAYS), "has no values"),
+        (lines([(1, 1), (2, 2), (10**6, 3)]), "from 1 to 1000000 .* a number that is far"),
         (lines(((day, "a") for day in DAYS), "ds,name"), "no column of numbers"),
         (lines(((f"{d}th day", 1) for d in range(9)), "date,n"), "'0th day' is no date.*format"),
         (lines(((day, "$1,200.50") for day in DAYS), "ds;n").replace(",$", ";$"), "without signs"),

@@ -157,11 +157,8 @@ def _series(
     offsets = np.r_[0, np.cumsum(lengths)]
     if offsets[-1] > _SPARSEST * len(places) + 10_000:
         worst = int((lengths / counts).argmax())
-        begin, end = values.when[[firsts[worst], lasts[worst]]].astype("datetime64[s]")
-        raise CorpusError(
-            f"{table.source}: from {begin} to {end} there would be {lengths[worst]:,} steps, but "
-            f"{counts[worst]:,} rows; correct a date that is far from the others, or give --freq"
-        )
+        ends = values.when[[firsts[worst], lasts[worst]]]
+        raise _too_sparse(table, frequency, ends, int(lengths[worst]), int(counts[worst]))
     at = np.repeat(offsets[:-1], counts) + places
     grid = {name: np.full(offsets[-1], np.nan) for name in values.columns}
     for name, column in values.columns.items():
@@ -203,6 +200,19 @@ def _series(
         )
     gone = f"{len(empty):,} series have no values and are left out, such as {', '.join(empty[:3])}"
     return tuple(made), [gone] if empty else []
+
+
+def _too_sparse(
+    table: Table, frequency: Frequency | None, ends: Places, steps: int, rows: int
+) -> CorpusError:
+    """The error for a series with a date that is far from all others."""
+    begin, end = ends if frequency is None else ends.astype("datetime64[s]")
+    advice = "a number" if frequency is None else "a date"
+    freq = "" if frequency is None else ", or give --freq"
+    return CorpusError(
+        f"{table.source}: from {begin} to {end} there would be {steps:,} steps, but {rows:,} rows; "
+        f"correct {advice} that is far from the others{freq}"
+    )
 
 
 def _places(table: Table, frequency: Frequency | None, values: Values, starts: Places) -> Places:
