@@ -114,6 +114,25 @@ def test_later_values_are_forecast_without_training(run, program, tmp_path):
     assert page.exists()
 
 
+def test_a_file_that_has_grown_is_forecast_but_not_tested_on(run, program, tmp_path):
+    target = noisy_week(160)
+    data = tmp_path / "sales.csv"
+    folder = run(write_csv(data, target[:150]))
+    write_csv(data, target)
+    out = tmp_path / "found.json"
+    few = ("--samples", "2", "--paths", "20", "--json", out)
+    code, _, errors = program("forecast", folder, *few)
+    assert code == 0, errors
+    assert "are not those" in errors
+    assert rows_of(folder / "forecast.csv")[0]["ds"] == "2001-06-10"
+    found = json.loads(out.read_text())
+    assert not found["calibrated"]
+    assert "backtest" not in found
+    code, _, errors = program("evaluate", folder)
+    assert code == 1
+    assert "are not those" in errors
+
+
 def test_seasonal_naive_is_written_in_the_same_form(run, program, tmp_path):
     target = noisy_week(150)
     folder = run(write_csv(tmp_path / "sales.csv", target))

@@ -103,7 +103,8 @@ class ForecastData:
 
 
 def prepare(series: SeriesSet, wishes: Wishes) -> ForecastData:
-    """Decide on the layout by the training part alone, and make the tensors."""
+    """Decide on the layout by the training part, the base by the validation windows, and make the
+    tensors."""
     horizon = wishes.horizon or usual_horizon(series.frequency)
     season = max(series.season, 1)
     lengths = torch.tensor([len(one.target) for one in series.series])
