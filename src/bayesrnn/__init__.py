@@ -22,11 +22,16 @@ if TYPE_CHECKING:
     from bayesrnn.core.sharpening import Sharpening
     from bayesrnn.core.weights import Weights
     from bayesrnn.core.widths import WidthSGD
+    from bayesrnn.data.reading import read_series
+    from bayesrnn.data.series import Frequency, Series, SeriesSet
     from bayesrnn.errors import BayesRNNError
     from bayesrnn.training.fit import Fit, fit
     from bayesrnn.uncertainty.heads import Binary, Classes, MultiLabel, Prediction
     from bayesrnn.uncertainty.predict import predict
     from bayesrnn.uncertainty.regression import Regression, RegressionPrediction
+
+    #: Tasks are above the public face, which hands this one on without importing it.
+    Forecaster: Any
 
 __version__ = "0.1.0"
 
@@ -38,6 +43,8 @@ __all__ = [
     "ExactPrior",
     "Fit",
     "FittedGaussian",
+    "Forecaster",
+    "Frequency",
     "Gaussian",
     "Langevin",
     "MultiLabel",
@@ -48,6 +55,8 @@ __all__ = [
     "RegressionPrediction",
     "ScaleMixture",
     "ScoredPrior",
+    "Series",
+    "SeriesSet",
     "Sharpening",
     "SquaresPrior",
     "Weights",
@@ -59,6 +68,7 @@ __all__ = [
     "load",
     "predict",
     "prune",
+    "read_series",
     "relative",
 ]
 
@@ -83,7 +93,10 @@ _HOMES = {
     "core.sharpening": ("Sharpening",),
     "core.weights": ("Weights",),
     "core.widths": ("WidthSGD",),
+    "data.reading": ("read_series",),
+    "data.series": ("Frequency", "Series", "SeriesSet"),
     "errors": ("BayesRNNError",),
+    "tasks.forecast.forecaster": ("Forecaster",),
     "training.fit": ("Fit", "fit"),
     "uncertainty.heads": ("Binary", "Classes", "MultiLabel", "Prediction"),
     "uncertainty.predict": ("predict",),

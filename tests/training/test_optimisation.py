@@ -14,6 +14,7 @@ from bayesrnn.training.optimisation import (
     kl_weight,
     make_optimiser,
     minibatch_kl_scale,
+    problem_kl_scale,
 )
 
 
@@ -98,3 +99,16 @@ def test_kl_scales_are_on_the_scale_of_a_mean_over_sequences():
     assert {share.minibatch for share in epoch} == {1 / 20}
     first = minibatch_kl_scale("geometric", 0, 2, sequences=10)
     assert first.epoch == pytest.approx(2 / 3 / 10)
+
+
+def test_an_epoch_that_meets_targets_three_times_is_charged_the_kl_as_often():
+    class Overlapping:
+        sequences, steps, passes = 20, 1, 3.0
+
+        def __len__(self):
+            return 5
+
+    once = minibatch_kl_scale("uniform", 2, 5, sequences=20)
+    found = problem_kl_scale("uniform", 2, Overlapping())
+    assert found.epoch == pytest.approx(3 * once.epoch)
+    assert found.minibatch == once.minibatch

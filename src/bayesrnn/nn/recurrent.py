@@ -20,11 +20,11 @@ CELLS: dict[str, type[nn.LSTM] | type[nn.GRU] | type[nn.RNN]] = {
 }
 
 
-def recurrent_layers(cell: str, hidden: int, layers: int) -> nn.RNNBase:
-    """Recurrent layers by name, of the same width as their inputs."""
+def recurrent_layers(cell: str, hidden: int, layers: int, inputs: int | None = None) -> nn.RNNBase:
+    """Recurrent layers by name; without a number of inputs, as wide as these are."""
     if cell not in CELLS:
         raise ConfigError(f"cell is {cell!r}; there are: {', '.join(CELLS)}")
-    made = CELLS[cell](hidden, hidden, layers)
+    made = CELLS[cell](hidden if inputs is None else inputs, hidden, layers)
     if cell != "gru":
         # torch adds two biases where the papers have one; the second stays zero. (In a GRU
         # the two are not interchangeable.)

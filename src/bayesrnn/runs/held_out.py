@@ -29,10 +29,15 @@ class Chunk(NamedTuple):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """Predictions to score, in order, and the targets of the training set."""
+    """Predictions to score, in order, and the targets of the training set.
+
+    given: whether the outputs [predictions, 1] of numbers are the log-densities at the targets
+        themselves, where the distribution is not a normal one.
+    """
 
     chunks: Sequence[Chunk]
     train_targets: Tensor
+    given: bool = False
 
     def base_nll(self) -> float:
         """The nats a target costs without a network: the best constant prediction's.
@@ -80,7 +85,7 @@ def score(
     predictions, is_class = 0, True
     for chunk in held_out.chunks:
         is_class = not chunk.targets.is_floating_point()
-        average = _AverageClasses() if is_class else _AverageDensity()
+        average = _AverageClasses() if is_class else _AverageDensity(held_out.given)
         for number, network in enumerate(draws.networks()):
             outputs, states[number] = chunk.outputs(network, states.get(number))
             average.add(outputs, chunk.targets)
@@ -111,12 +116,16 @@ class _AverageClasses:
 
 
 class _AverageDensity:
-    """The mean of the densities of normal distributions at the targets."""
+    """The mean of the densities of normal distributions at the targets, or of given ones."""
 
-    def __init__(self) -> None:
+    def __init__(self, given: bool) -> None:
+        self._given = given
         self._densities: list[Tensor] = []
 
     def add(self, outputs: Tensor, targets: Tensor) -> None:
+        if self._given:
+            self._densities.append(outputs.double()[:, 0])
+            return
         mean, log_variance = outputs.double().unbind(-1)
         squares = (targets - mean).square() / log_variance.exp()
         self._densities.append(-(log_variance + squares + _LOG_2PI) / 2)

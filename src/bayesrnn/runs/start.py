@@ -21,7 +21,7 @@ from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.dropping import DropSchedule
 from bayesrnn.training.loop import LoopSettings, Trainer
-from bayesrnn.training.optimisation import Schedule, make_optimiser, minibatch_kl_scale
+from bayesrnn.training.optimisation import Schedule, make_optimiser, problem_kl_scale
 from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import denormals_flushed
 from bayesrnn.training.run_directory import RunDirectory
@@ -141,7 +141,7 @@ def _optimiser(
 ) -> torch.optim.Optimizer:
     if method.own_optimiser:
         batches = problem.minibatches(0)
-        kl_scale = minibatch_kl_scale("uniform", 0, len(batches), batches.sequences)
+        kl_scale = problem_kl_scale("uniform", 0, batches)
         return method.optimiser(net, config.lr, kl_scale)
     groups, undecayed = method.parameter_groups(net), method.undecayed(net)
     return make_optimiser(config.optimizer, groups, config.lr, config.weight_decay, undecayed)

@@ -42,6 +42,7 @@ TASKS = TaskRegistry(
         "mnist": "bayesrnn.tasks.mnist",
         "sentiment": "bayesrnn.tasks.sentiment",
         "captions": "bayesrnn.tasks.captions",
+        "forecast": "bayesrnn.tasks.forecast",
     }
 )
 

@@ -23,7 +23,7 @@ from bayesrnn.training.optimisation import (
     clip_gradients,
     clipped_step,
     gradient_norms,
-    minibatch_kl_scale,
+    problem_kl_scale,
     restore_optimiser,
 )
 from bayesrnn.training.problem import Problem
@@ -213,8 +213,8 @@ class Trainer:
         objective = self.problem.objective(batches[position.minibatch], position.state)
         before, steps = self.round.start * len(batches), self.round.epochs * len(batches)
         warmed_since = 0 if self.method.rounds_go_on else before
-        kl_scale = minibatch_kl_scale(
-            self.settings.kl_weighting, position.minibatch, len(batches), batches.sequences
+        kl_scale = problem_kl_scale(
+            self.settings.kl_weighting, position.minibatch, batches
         ).warmed_up(position.step - warmed_since, self.settings.kl_warmup * len(batches))
         kl_scale = kl_scale.times(self.dropping.kl_factor)
         with self._precision():

@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from bayesrnn.core.norms import total_norm
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import KLScale
+from bayesrnn.training.problem import Minibatches
 
 #: torch optimisers that cannot take a plain step on dense gradients of any shape.
 _UNUSABLE = ("LBFGS", "Muon", "SparseAdam")
@@ -201,3 +202,13 @@ def minibatch_kl_scale(weighting: str, number: int, count: int, sequences: int) 
     """The factors on the KL in minibatch `number` of `count`, its loss a mean over sequences."""
     weight = kl_weight(weighting, number, count)
     return KLScale(epoch=weight / sequences, minibatch=1 / sequences)
+
+
+def problem_kl_scale(weighting: str, number: int, batches: Minibatches) -> KLScale:
+    """The factors on the KL in a minibatch of an epoch.
+
+    An epoch whose minibatches overlap meets each target `passes` times, and is charged the KL as
+    often: so each target of the training set is weighed once against it.
+    """
+    scale = minibatch_kl_scale(weighting, number, len(batches), batches.sequences)
+    return scale.times(getattr(batches, "passes", 1.0))

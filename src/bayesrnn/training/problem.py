@@ -6,7 +6,10 @@ from bayesrnn.methods.base import Objective
 
 
 class Minibatches(Protocol):
-    """The minibatches of an epoch, by number, so that training can go on in the middle of one."""
+    """The minibatches of an epoch, by number, so that training can go on in the middle of one.
+
+    Where they overlap, they also have `passes`: how often an epoch meets each target.
+    """
 
     @property
     def sequences(self) -> int:

@@ -11,7 +11,7 @@ from torch.utils._pytree import tree_map_only
 
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.methods.base import Method, Network
-from bayesrnn.training.optimisation import minibatch_kl_scale
+from bayesrnn.training.optimisation import problem_kl_scale
 from bayesrnn.training.problem import Minibatches, Problem
 
 #: Minibatches that gradients and losses are taken from.
@@ -86,7 +86,7 @@ def gradient_noise(
     estimates: dict[str, NoiseEstimate] = {}
     state: Any = None
     for number in range(min(MINIBATCHES, len(batches))):
-        scale = minibatch_kl_scale("uniform", number, len(batches), batches.sequences)
+        scale = problem_kl_scale("uniform", number, batches)
         loss = method.loss(net, problem.objective(batches[number], state), scale)
         loss.total.backward()  # type: ignore[no-untyped-call]
         for kind, gradients in _gradients(net).items():
@@ -123,8 +123,9 @@ def training_loss(
 
 
 def predictions_of(batches: Minibatches) -> float:
-    """How many predictions an epoch has."""
-    return sum(map(batches.length, range(len(batches)))) * batches.sequences
+    """How many different predictions an epoch has."""
+    made = sum(map(batches.length, range(len(batches)))) * batches.sequences
+    return made / getattr(batches, "passes", 1.0)
 
 
 def _gradients(net: nn.Module) -> dict[str, list[Tensor]]:

@@ -1,0 +1,253 @@
+"""How good forecasts of windows are, and the forecasts of no model beside them.
+
+Definitions, over the windows w and steps h whose truth y is known:
+
+    MASE   mean over windows of mean |y - median| / scale, with scale the mean |y_t - y_(t-m)| of
+           the window's past (m: the season)
+    WQL    mean over the quantiles q = 0.1, ..., 0.9 of 2 sum of pinball losses / sum |y|
+    CRPS   mean of E|X - y| - E|X - X'| / 2 in units of the scale, X the forecast
+    sMAPE  mean of 200 |y - median| / (|y| + |median|)
+    MSIS   mean of (width + 2 / 0.05 * miss) / scale of the 95% interval
+    ND     sum |y - median| / sum |y|
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from statistics import NormalDist
+from typing import Any, Final
+
+import numpy as np
+from numpy.typing import NDArray
+
+from bayesrnn.data.series import Floats
+
+#: The shares of probability of the intervals that are scored.
+LEVELS: Final = (80, 95)
+_QUANTILES: Final = tuple(tenth / 10 for tenth in range(1, 10))
+_MSIS_LEVEL: Final = 95
+
+
+class Forecasts(ABC):
+    """The distribution of each value of several windows."""
+
+    @abstractmethod
+    def quantile(self, share: float) -> Floats:
+        """[windows, horizon]."""
+
+    @abstractmethod
+    def crps(self, truths: Floats) -> Floats:
+        """E|X - y| - E|X - X'| / 2: [windows, horizon]."""
+
+    @abstractmethod
+    def rows(self, rows: slice) -> Forecasts:
+        """Those of some windows."""
+
+    def interval(self, level: float) -> tuple[Floats, Floats]:
+        """The central interval that has this many percent of the probability."""
+        tail = (1 - level / 100) / 2
+        return self.quantile(tail), self.quantile(1 - tail)
+
+
+@dataclass(frozen=True)
+class PathForecasts(Forecasts):
+    """Given by paths [windows, paths, horizon]."""
+
+    paths: Floats
+
+    def rows(self, rows: slice) -> PathForecasts:
+        """Their paths."""
+        return PathForecasts(self.paths[rows])
+
+    def quantile(self, share: float) -> Floats:
+        """Of the paths, as numpy interpolates."""
+        found: Floats = np.asarray(np.quantile(self.paths, share, axis=1), dtype=np.float64)
+        return found
+
+    def crps(self, truths: Floats) -> Floats:
+        """E|X - X'| is over all pairs of different paths, so it has no bias."""
+        ordered = np.sort(self.paths, axis=1)
+        count = ordered.shape[1]
+        away: Floats = np.abs(self.paths - truths[:, None]).mean(1)
+        if count < 2:
+            return away
+        # In order, the k-th of n is the larger one of k - 1 pairs and the smaller one of n - k.
+        weights = 2 * np.arange(count) - count + 1
+        apart = (ordered * weights[None, :, None]).sum(1) * 2 / (count * (count - 1))
+        found: Floats = away - apart / 2
+        return found
+
+
+@dataclass(frozen=True)
+class GaussianForecasts(Forecasts):
+    """Given by mean and standard deviation, [windows, horizon] each."""
+
+    mean: Floats
+    sd: Floats
+
+    def rows(self, rows: slice) -> GaussianForecasts:
+        """Their means and standard deviations."""
+        return GaussianForecasts(self.mean[rows], self.sd[rows])
+
+    def quantile(self, share: float) -> Floats:
+        """mean + z sd."""
+        z: float = NormalDist().inv_cdf(share)
+        return self.mean + z * self.sd
+
+    def crps(self, truths: Floats) -> Floats:
+        """sd (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt pi), Gneiting et al. (2005)."""
+        safe = np.maximum(self.sd, 1e-300)
+        z = (truths - self.mean) / safe
+        phi = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+        erf = np.vectorize(math.erf, otypes=[float])
+        found: Floats = safe * (z * erf(z / math.sqrt(2)) + 2 * phi - 1 / math.sqrt(math.pi))
+        return found
+
+
+@dataclass(frozen=True)
+class Truths:
+    """What came: values [windows, horizon], NaN where there is none; the scale of each window."""
+
+    values: Floats
+    scales: Floats
+
+    @property
+    def there(self) -> NDArray[np.bool_]:
+        """Where there is a value."""
+        return ~np.isnan(self.values)
+
+
+@dataclass(frozen=True)
+class Scores:
+    """The metrics, see above; by level the share of values in the interval and its mean width in
+    units of the scale. `mase_by_window` is NaN where a window has no value or no scale."""
+
+    mase: float
+    wql: float
+    crps: float
+    smape: float
+    msis: float
+    nd: float
+    coverage: Mapping[str, float]
+    width: Mapping[str, float]
+    mase_by_step: tuple[float, ...]
+    coverage_by_step: Mapping[str, tuple[float, ...]]
+    windows: int
+    values: int
+    mase_by_window: Floats = field(repr=False, compare=False)
+
+    def as_json(self) -> dict[str, object]:
+        """Numbers by name, without those of single windows."""
+        found = {name: value for name, value in vars(self).items() if name != "mase_by_window"}
+        return {name: without_nan(value) for name, value in found.items()}
+
+
+def without_nan(value: Any) -> Any:
+    """The value for a JSON file, which knows no NaN: None in its place."""
+    if isinstance(value, Mapping):
+        return {name: without_nan(of) for name, of in value.items()}
+    if isinstance(value, tuple | list):
+        return tuple(without_nan(of) for of in value)
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+def score(
+    forecasts: Forecasts,
+    truths: Truths,
+    intervals: Mapping[int, tuple[Floats, Floats]] | None = None,
+) -> Scores:
+    """The metrics of forecasts; `intervals` by level are used in place of their own."""
+    y, there = np.nan_to_num(truths.values), truths.there
+    scales = np.where(truths.scales > 0, truths.scales, np.nan)[:, None]
+    bounds = intervals or {level: forecasts.interval(level) for level in LEVELS}
+    median = forecasts.quantile(0.5)
+    size = max(float(np.abs(y).sum()), 1e-300)
+    losses = [_pinball(y, forecasts.quantile(q), q)[there].sum() for q in _QUANTILES]
+    error = np.abs(y - median)
+    sizes = np.abs(y) + np.abs(median)
+    held, widths = {}, {}
+    for level, (low, high) in bounds.items():
+        held[level] = np.where(there, (y >= low) & (y <= high), np.nan)
+        widths[level] = (high - low) / scales
+    low, high = bounds[_MSIS_LEVEL]
+    missed = np.maximum(low - y, 0) + np.maximum(y - high, 0)
+    msis = (high - low + 2 / (1 - _MSIS_LEVEL / 100) * missed) / scales
+    scaled = np.where(there, error / scales, np.nan)
+    by_window = _mean(scaled, 1)
+    return Scores(
+        mase=_mean_of(by_window),
+        wql=2 * float(np.mean(losses)) / size,
+        crps=_mean_of(np.where(there, forecasts.crps(y) / scales, np.nan)),
+        smape=_mean_of((200 * error / np.maximum(sizes, 1e-300))[there]),
+        msis=_mean_of(np.where(there, msis, np.nan)),
+        nd=float(error[there].sum()) / size,
+        coverage={str(level): _mean_of(of) for level, of in held.items()},
+        width={str(level): _mean_of(np.where(there, of, np.nan)) for level, of in widths.items()},
+        mase_by_step=tuple(_mean(scaled, 0).tolist()),
+        coverage_by_step={str(level): tuple(_mean(of, 0).tolist()) for level, of in held.items()},
+        windows=len(y),
+        values=int(there.sum()),
+        mase_by_window=by_window,
+    )
+
+
+def seasonal_naive(pasts: Sequence[Floats], horizon: int, season: int) -> GaussianForecasts:
+    """The value a season before, with the RMS of seasonal differences, times the root of the
+    number of seasons ahead, for a standard deviation.
+
+    pasts: of each window what lies before it; NaN where there is no value.
+    """
+    steps = np.arange(horizon)
+    means, sds = [], []
+    for past in pasts:
+        known = _last_season(past, season)
+        means.append(known[steps % season])
+        moves = past[season:] - past[:-season]
+        moves = moves[~np.isnan(moves)]
+        rms = math.sqrt(float(np.square(moves).mean())) if len(moves) else float(np.nanstd(past))
+        sds.append(rms * np.sqrt(steps // season + 1))
+    return GaussianForecasts(np.array(means), np.array(sds))
+
+
+def naive_scales(pasts: Sequence[Floats], season: int) -> Floats:
+    """The mean absolute seasonal difference of each past; 0 where there is none."""
+    return np.array([_mean_move(past, season) for past in pasts])
+
+
+def _last_season(past: Floats, season: int) -> Floats:
+    """The last season; a missing value is that of the season before it, and so on."""
+    known = np.full(season, np.nan)
+    for back in range(1, len(past) // season + 1):
+        stop = len(past) - (back - 1) * season
+        known = np.where(np.isnan(known), past[stop - season : stop], known)
+        if not np.isnan(known).any():
+            break
+    fallback = past[~np.isnan(past)]
+    return np.where(np.isnan(known), fallback[-1] if len(fallback) else 0.0, known)
+
+
+def _mean_move(past: Floats, season: int) -> float:
+    moves = np.abs(past[season:] - past[:-season])
+    moves = moves[~np.isnan(moves)]
+    return float(moves.mean()) if len(moves) else 0.0
+
+
+def _pinball(y: Floats, forecast: Floats, share: float) -> Floats:
+    found: Floats = np.maximum(share * (y - forecast), (share - 1) * (y - forecast))
+    return found
+
+
+def _mean(values: Floats, axis: int) -> Floats:
+    """The mean of what is not NaN; NaN where nothing is."""
+    there = ~np.isnan(values)
+    counts = there.sum(axis)
+    sums = np.where(there, values, 0.0).sum(axis)
+    found: Floats = np.where(counts > 0, sums / np.maximum(counts, 1), np.nan)
+    return found
+
+
+def _mean_of(values: Floats) -> float:
+    return float(_mean(values.reshape(-1), 0))
