@@ -170,7 +170,7 @@ def test_series_with_another_step_are_refused(run, program, tmp_path):
     weeks.write_text("ds,y\n" + "".join(f"{day},{n % 5}\n" for n, day in enumerate(dates)))
     code, _, errors = program("forecast", folder, "--data", weeks)
     assert code == 1
-    assert "step of week" in errors
+    assert "only 14% of the steps of day" in errors
     assert "Traceback" not in errors
 
 

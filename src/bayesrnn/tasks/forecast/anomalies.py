@@ -81,7 +81,7 @@ def find_anomalies(options: AnomalyOptions) -> str:
         if path is not None:
             require_writable(path)
     own = run.data()
-    new = series_of(run.config, options.data)
+    new = series_of(run.config, options.data, run.layout)
     require_suits_step(new, run.layout)
     draws = Draws(run.method, run.net, options.samples, seeded(options.seed))
     networks = list(draws.networks())

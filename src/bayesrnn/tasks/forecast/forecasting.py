@@ -140,7 +140,7 @@ def backtest_of(
 
 
 def _series(run: TrainedForecaster, options: ForecastOptions) -> SeriesSet:
-    series = series_of(run.config, options.data)
+    series = series_of(run.config, options.data, run.layout)
     if series.description:
         say(series.description)
     return series
