@@ -40,7 +40,6 @@ SETS = {
 
 
 @pytest.mark.skipif(not FOLDER.is_dir(), reason="BAYESRNN_DATA has no folder forecast")
-@pytest.mark.filterwarnings("ignore:overflow encountered")  # the CRPS where a past is constant
 @pytest.mark.parametrize("name", SETS)
 def test_seasonal_naive_has_its_known_figures(name):
     options, season, horizon, windows, *expected = SETS[name]

@@ -9,6 +9,7 @@ from torch import Tensor
 
 from bayesrnn.methods.base import Network
 from bayesrnn.random import seeded
+from bayesrnn.report.text import number_text
 from bayesrnn.runs.task import ValidationScore
 from bayesrnn.runs.verdict import Finding, Verdict, draws_finding
 from bayesrnn.tasks.forecast.backtest import backtest, known_windows
@@ -74,11 +75,12 @@ def _coverage_finding(scores: Scores) -> Finding:
 def naive_finding(scores: Scores, naive: Scores) -> Finding:
     """Whether the forecasts are better than seasonal naive, and by more than chance."""
     metrics = {"wql": scores.wql, "naive_wql": naive.wql, "mase": scores.mase}
+    metrics = {name: value for name, value in metrics.items() if math.isfinite(value)}
     better = scores.wql < naive.wql
-    compared = (
-        f"WQL {scores.wql:.4f} against {naive.wql:.4f} of seasonal naive, MASE {scores.mase:.3f} "
-        f"against {naive.mase:.3f}"
-    )
+    wql, naive_wql = number_text(scores.wql, 4), number_text(naive.wql, 4)
+    compared = f"WQL {wql} against {naive_wql} of seasonal naive"
+    if math.isfinite(scores.mase):
+        compared += f", MASE {scores.mase:.3f} against {naive.mase:.3f}"
     if not better:
         return Finding(f"not better than seasonal naive, use that: {compared}", metrics, False)
     doubtful = "" if is_real(scores, naive) else ", which may be chance"

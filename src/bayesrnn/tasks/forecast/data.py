@@ -115,7 +115,11 @@ def prepare(series: SeriesSet, wishes: Wishes) -> ForecastData:
     values = np.concatenate(past)
     values = values[~np.isnan(values)]
     if not len(values):
-        raise CorpusError("no series has a value in its training part; give longer series")
+        raise CorpusError(
+            f"the longest series has {int(lengths.max())} values, and validation and test, in "
+            f"windows of {horizon}, leave none to train on; give longer series, a smaller "
+            "--horizon, or fewer --validation-windows and --test-windows"
+        )
     likelihood = _likelihood(wishes, values)
     base = wishes.base
     if likelihood == "negative-binomial" and base in ("seasonal", "last"):

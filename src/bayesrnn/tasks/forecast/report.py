@@ -14,7 +14,7 @@ import numpy as np
 from bayesrnn.data.series import Floats
 from bayesrnn.report.page import Section, document, notes
 from bayesrnn.report.table import Table
-from bayesrnn.report.text import counted
+from bayesrnn.report.text import counted, number_text
 from bayesrnn.tasks.forecast.backtest import Backtest
 from bayesrnn.tasks.forecast.fan import Band, fan_chart
 from bayesrnn.tasks.forecast.future import Future
@@ -172,14 +172,17 @@ def _unlike(future: Future) -> list[str]:
 
 def _against_naive(tested: Backtest) -> str:
     own, naive = tested.network, tested.seasonal
-    if own.wql >= naive.wql:
+    own_wql, naive_wql = number_text(own.wql, 4), number_text(naive.wql, 4)
+    if not own.wql < naive.wql:
         return (
-            f"Not better than seasonal naive on this file: use that (WQL {own.wql:.4f} against "
-            f"{naive.wql:.4f}; --method seasonal-naive writes the same files)."
+            f"Not better than seasonal naive on this file: use that (WQL {own_wql} against "
+            f"{naive_wql}; --method seasonal-naive writes the same files)."
         )
+    scored = f"its WQL is {own_wql} against {naive_wql}"
+    if not math.isfinite(own.mase):  # of series that repeat themselves exactly in the past
+        return f"It is better than seasonal naive: {scored}."
     less = 1 - own.mase / naive.mase
     errs = f"errs {abs(less):.0%} {'less' if less > 0 else 'more'} than repeating the last season"
-    scored = f"its WQL is {own.wql:.4f} against {naive.wql:.4f}"
     return f"It {errs} ({_chance(own, naive)}), and {scored}."
 
 
@@ -310,11 +313,11 @@ def backtest_table(tested: Backtest, season: int) -> Table:
     rows = [
         [
             name,
-            f"{of.mase:.3f}",
-            f"{of.wql:.4f}",
-            f"{of.crps:.3f}",
-            f"{of.msis:.2f}",
-            f"{of.smape:.2f}",
+            number_text(of.mase, 3),
+            number_text(of.wql, 4),
+            number_text(of.crps, 3),
+            number_text(of.msis, 2),
+            number_text(of.smape, 2),
             *(f"{of.coverage[level]:.0%}" for level in ("80", "95")),
         ]
         for name, of in named.items()

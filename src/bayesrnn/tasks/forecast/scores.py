@@ -100,8 +100,9 @@ class GaussianForecasts(Forecasts):
     def crps(self, truths: Floats) -> Floats:
         """sd (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt pi), Gneiting et al. (2005)."""
         safe = np.maximum(self.sd, 1e-300)
-        z = (truths - self.mean) / safe
-        phi = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
+        with np.errstate(over="ignore"):  # of a forecast without a doubt
+            z = (truths - self.mean) / safe
+            phi = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
         erf = np.vectorize(math.erf, otypes=[float])
         found: Floats = safe * (z * erf(z / math.sqrt(2)) + 2 * phi - 1 / math.sqrt(math.pi))
         return found
@@ -164,7 +165,8 @@ def score(
     scales = np.where(truths.scales > 0, truths.scales, np.nan)[:, None]
     bounds = intervals or {level: forecasts.interval(level) for level in LEVELS}
     median = forecasts.quantile(0.5)
-    size = max(float(np.abs(y).sum()), 1e-300)
+    # Without a value other than 0 there is nothing that errors could be a share of.
+    size = float(np.abs(y).sum()) or math.nan
     losses = [_pinball(y, forecasts.quantile(q), q)[there].sum() for q in _QUANTILES]
     error = np.abs(y - median)
     sizes = np.abs(y) + np.abs(median)

@@ -1,5 +1,6 @@
 """The forecast task: a recurrent network that forecasts time series."""
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
@@ -237,7 +238,8 @@ class ForecastProblem:
         errors = np.abs(known.truths.values - path) / scales
         return {
             "nll": -log_probs([1.0]).double().mean().item(),
-            "mase": float(np.nanmean(errors)),
+            # Of series that repeat themselves exactly there is none.
+            "mase": float(np.nanmean(errors)) if np.isfinite(errors).any() else math.nan,
             "fitted_nll": fitted_nll(log_probs),
         }
 
@@ -255,8 +257,7 @@ def described(data: ForecastData) -> str:
         f"{counted(training_targets(data), 'value')} to train on; {parts}, of {layout.horizon} "
         f"values each; learnt is {base} ({layout.likelihood})"
     )
-    read = [data.series.description, *(f"note: {note}" for note in data.series.notes), own]
-    return "\n".join(line for line in read if line)
+    return "\n".join(line for line in (data.series.description, own) if line)
 
 
 TASK = ForecastTask()
