@@ -47,7 +47,9 @@ class HeldOut:
         """
         targets = self.train_targets
         if targets.is_floating_point():
-            variance = targets.double().var(correction=0).item()
+            # Numbers that are all alike cost next to nothing.
+            least = torch.finfo(torch.double).tiny
+            variance = max(targets.double().var(correction=0).item(), least)
             return (math.log(variance) + 1 + _LOG_2PI) / 2
         shares = torch.bincount(targets.flatten()).double() / targets.numel()
         return entropy(shares).item()

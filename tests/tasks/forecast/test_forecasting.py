@@ -182,3 +182,27 @@ def test_a_series_that_ends_unlike_its_past_is_told():
     assert usual < UNFAMILIAR_RANK < unlike == 1.0
     assert "beyond that of 69 of 69 windows" in words
     assert math.isnan(last_novelty(target[:20], 7, 7)[0])
+
+
+def test_a_pruned_forecaster_writes_beside_its_file(run, program, tmp_path):
+    folder = run(write_csv(tmp_path / "sales.csv", noisy_week(150)))
+    out = tmp_path / "small.safetensors"
+    options = ("--units", "--fractions", "0.5", "--fraction", "0.5")
+    code, _, errors = program("prune", folder, *options, "--out", out)
+    assert code == 0, errors
+    code, _, errors = program("forecast", out, "--samples", "1", "--paths", "20")
+    assert code == 0, errors
+    rows = rows_of(tmp_path / "small-forecast.csv")
+    assert len(rows) == 7
+    assert all(math.isfinite(float(row["median"])) for row in rows)
+    assert (tmp_path / "small-forecast.html").exists()
+
+
+def test_a_series_that_does_not_move_is_examined_and_forecast(run, program, tmp_path):
+    folder = run(write_csv(tmp_path / "still.csv", np.full(150, 5.0)))
+    code, text, errors = program("doctor", folder)
+    assert code == 0, errors
+    assert "best constant prediction" in text
+    code, text, errors = program("forecast", folder, "--samples", "2", "--paths", "20")
+    assert code == 0, errors
+    assert "Not better than seasonal naive" in text

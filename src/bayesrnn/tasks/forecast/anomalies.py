@@ -76,7 +76,7 @@ class Judged:
 def find_anomalies(options: AnomalyOptions) -> str:
     """What is strange in new values, as text; table and page are written."""
     run = TASK.open_run(options.run, options.checkpoint, "cpu")
-    csv = options.csv or options.run / "anomalies.csv"
+    csv = options.csv or run.own_file("anomalies.csv")
     for path in (csv, options.html):
         if path is not None:
             require_writable(path)

@@ -71,8 +71,8 @@ class ForecastOptions(RunOptions, JsonOptions):
 def forecast_run(options: ForecastOptions) -> str:
     """The forecasts as text; table and page are written."""
     run = TASK.open_run(options.run, options.checkpoint, options.device)
-    csv = options.csv or options.run / "forecast.csv"
-    html = options.html or options.run / "forecast.html"
+    csv = options.csv or run.own_file("forecast.csv")
+    html = options.html or run.own_file("forecast.html")
     for path in (csv, html, options.paths_out, options.json):
         if path is not None and str(path) != "-":
             require_writable(path)

@@ -5,6 +5,7 @@ from torch import Tensor, nn
 
 from bayesrnn.nn.recurrent import State, initialise_weights, recurrent_layers
 from bayesrnn.nn.temperature import Tempered
+from bayesrnn.nn.units import Part, Units, recurrent_units
 from bayesrnn.tasks.forecast.heads import HEADS
 
 
@@ -25,6 +26,12 @@ class ForecastNetwork(Tempered):
     def initialise(self, generator: torch.Generator) -> None:
         """Truncated normals with standard deviation 1 / sqrt(fan-in), biases zero."""
         initialise_weights(self, None, generator)
+
+    def units(self) -> tuple[Units, ...]:
+        """The units of the recurrent layers."""
+        layers = recurrent_units("recurrent", self.recurrent)
+        layers[-1] = layers[-1].with_parts(sends=(Part("output.weight", 1),))
+        return tuple(layers)
 
     def forward(self, inputs: Tensor, state: State | None = None) -> tuple[Tensor, State]:
         """Parameters [time, batch, k] of the values at inputs [time, batch, n], and the state."""

@@ -2,6 +2,7 @@
 
 from dataclasses import dataclass
 from functools import cached_property
+from pathlib import Path
 from typing import Final
 
 from bayesrnn.errors import RunError
@@ -22,6 +23,12 @@ class TrainedForecaster(TrainedRun[ForecastConfig]):
     def layout(self) -> Layout:
         """Its inputs and outputs."""
         return read_layout(self.files[LAYOUT_FILE])
+
+    def own_file(self, name: str) -> Path:
+        """Where a result of this name goes: into the run, or beside the file of a pruned one."""
+        if self.path.is_dir():
+            return self.path / name
+        return self.path.with_name(f"{self.path.stem}-{name}")
 
     def data(self) -> ForecastData:
         """The series that it learnt from."""
