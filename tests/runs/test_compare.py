@@ -170,7 +170,8 @@ def test_no_test_columns_without_results(make_run: MakeRun) -> None:
 def test_each_inference_has_a_column(make_run: MakeRun) -> None:
     """Of the same run, and no way is taken for another where a run has only that one."""
     ways = {"mean": "mean", "samples": "samples10", CALIBRATED: "samples10-calibrated"} | {
-        way: way for way in ("dynamic-sgd", "dynamic-rms", "bound")
+        way: way
+        for way in ("dynamic-sgd", "dynamic-rms", "sharpened-read", "sharpened-bound", "bound")
     }
     drawn = ("samples", CALIBRATED)
     found = {

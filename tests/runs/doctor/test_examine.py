@@ -141,7 +141,7 @@ def test_wrong_data_and_files_are_refused_in_words(runs, program, tmp_path, trai
     file.write_text("")
     code, _, errors = program("doctor", file)
     assert code == 1
-    assert "doctor takes the folder of a run" in errors
+    assert "give one of `bayesrnn prune --out`, or the folder of a run" in errors
     text = tmp_path / "own.txt"
     text.write_text("the cat sat on the mat and the dog sat on the log .\n" * 200)
     arguments = [*train_arguments, "--method", "plain", "--epochs", "1", "--out", tmp_path / "run"]
