@@ -219,6 +219,7 @@ def test_wheel_has_the_corpus_and_the_templates(tmp_path: Path) -> None:
     with zipfile.ZipFile(wheel) as archive:
         assert missing_corpus(zipfile.Path(archive, "bayesrnn/")) == []
         assert "bayesrnn/py.typed" in archive.namelist()
+        assert archive.getinfo("bayesrnn/data/bundled/us-births.csv.gz").file_size > 30_000
         templates = {str(file.relative_to(PACKAGE.parent)) for file in PACKAGE.rglob("*.j2")}
         assert "bayesrnn/report/templates/page.html.j2" in templates
         assert templates <= set(archive.namelist())
