@@ -161,6 +161,20 @@ def test_an_interruption_keeps_what_was_learnt(batches):
     assert len(found.history) == found.best_epoch == 1
 
 
+def test_an_interruption_keeps_the_members_that_are_trained(batches):
+    calls = []
+
+    def loss(output, target):
+        calls.append(1)
+        if len(calls) > 6:  # the second member's first epoch
+            raise KeyboardInterrupt
+        return F.cross_entropy(output, target)
+
+    found = br.fit(made(), batches, loss, method="ensemble", members=2, epochs=1)
+    assert found.best_epoch == 1
+    assert found.net.trained == 1
+
+
 def test_numbers_with_a_regression_head(valid):
     x, _ = valid[0]
     data = [(x.flatten(1), x.mean((1, 2))[:, None])]

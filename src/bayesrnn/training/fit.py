@@ -170,7 +170,9 @@ class _Fitting:
             for number, length in enumerate(self.rounds):
                 if number:  # the rounds' best epochs are the networks that the method keeps
                     self._load_best()
-                    self._best = None
+                    assert self._best is not None
+                    # Any epoch of this round is better; until one is over, this is what is kept.
+                    self._best = (math.inf, *self._best[1:])
                     self.average.restart()
                 for epoch in range(length):
                     self.method.begin_round(self.net, number)
