@@ -4,7 +4,7 @@ import math
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 
-from bayesrnn.errors import ConfigError, TrainingDivergedError
+from bayesrnn.errors import TrainingDivergedError
 from bayesrnn.options import option
 from bayesrnn.progress import say
 from bayesrnn.runs.arguments import RunOptions
@@ -15,8 +15,7 @@ from bayesrnn.tasks.lm.dynamic_settings import (
     DynamicSettings,
     keep_settings,
 )
-from bayesrnn.tasks.lm.likelihood import target_log_probs
-from bayesrnn.tasks.lm.task import TASK
+from bayesrnn.tasks.lm.tuning import open_tuning_text
 from bayesrnn.uncertainty.likelihood import Likelihood
 
 #: Tuning moves a setting by these factors in turn, while that gains this many nats a word.
@@ -34,32 +33,21 @@ class TuneOptions(RunOptions):
 
 def tune_dynamic(options: TuneOptions) -> str:
     """Find settings on the validation text and keep them in the run; gives them as a line."""
-    run, rule, words = options.run, options.rule, options.words
+    run, rule = options.run, options.rule
     start = replace(DEFAULTS[rule], segment=options.segment)
-    if words < 10 * start.segment:
-        raise ConfigError(
-            f"--words is {words}; for segments of {start.segment} it has to be "
-            f"{10 * start.segment} or more"
-        )
-    if run.is_file():
-        raise ConfigError(f"{run} is a file, which keeps no settings; give the folder of a run")
-    trained = TASK.open_run(run, options.checkpoint, options.device)
-    corpus = trained.corpus()
-    text = corpus.valid[: words + 1].to(trained.device)
-    score = DynamicScorer(trained, corpus, text)
-    network = trained.method.mean(trained.net)
-    static = Likelihood(-target_log_probs(network, text).double().mean().item(), len(text) - 1)
+    tuning = open_tuning_text(options, options.words, options.segment, segments=10)
+    static, where = tuning.static, tuning.where
+    score = DynamicScorer(tuning.trained, tuning.corpus, tuning.text)
 
     def nll(settings: DynamicSettings) -> float:
         try:
             found = score(settings)
         except TrainingDivergedError:
-            found = Likelihood(math.inf, len(text) - 1)
+            found = Likelihood(math.inf, static.tokens)
         say(f"{settings}: perplexity {found.perplexity:.2f}")
         return found.nll
 
     best, lowest = _climb(nll, start, ("lr",) if rule == "sgd" else ("lr", "decay"))
-    where = f"the first {len(text) - 1:,} words of valid"
     if not lowest < static.nll:
         return (
             f"no setting that was tried is better on {where} than perplexity "

@@ -3,12 +3,12 @@
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from pathlib import Path
 
-from bayesrnn.errors import ConfigError, TrainingDivergedError
+from bayesrnn.errors import TrainingDivergedError
 from bayesrnn.options import option
 from bayesrnn.progress import say
 from bayesrnn.runs.arguments import RunOptions, seed_option
-from bayesrnn.tasks.lm.likelihood import target_log_probs
 from bayesrnn.tasks.lm.sharpening import (
     AIMS,
     Aim,
@@ -16,7 +16,7 @@ from bayesrnn.tasks.lm.sharpening import (
     SharpenSettings,
     keep_sharpening,
 )
-from bayesrnn.tasks.lm.task import TASK
+from bayesrnn.tasks.lm.tuning import TuningText, open_tuning_text
 from bayesrnn.uncertainty.likelihood import Likelihood
 
 #: A change of a setting has to gain this many nats a word.
@@ -54,20 +54,8 @@ Score = Callable[[SharpenSettings], dict[Aim, float]]
 
 def tune_sharpening(options: TuneSharpeningOptions) -> str:
     """Find settings for both aims on the validation text and keep them; gives them as lines."""
-    run, words = options.run, options.words
-    if words < 2 * options.segment:
-        raise ConfigError(
-            f"--words is {words}; for segments of {options.segment} it has to be "
-            f"{2 * options.segment} or more"
-        )
-    if run.is_file():
-        raise ConfigError(f"{run} is a file, which keeps no settings; give the folder of a run")
-    trained = TASK.open_run(run, options.checkpoint, options.device)
-    corpus = trained.corpus()
-    text = corpus.valid[: words + 1].to(trained.device)
-    scorer = SharpenedScorer(trained, corpus, text)
-    network = trained.method.mean(trained.net)
-    static = Likelihood(-target_log_probs(network, text).double().mean().item(), len(text) - 1)
+    tuning = open_tuning_text(options, options.words, options.segment, segments=2)
+    scorer = SharpenedScorer(tuning.trained, tuning.corpus, tuning.text)
     seen: dict[SharpenSettings, dict[Aim, float]] = {}
 
     def score(settings: SharpenSettings) -> dict[Aim, float]:
@@ -86,7 +74,7 @@ def tune_sharpening(options: TuneSharpeningOptions) -> str:
         climbed = [_climb(score, aim, start, options) for start in starts]
         best = min(climbed, key=lambda settings: score(settings)[aim])
         found[aim] = (best, score(best)[aim])
-    return _kept(options, found, static)
+    return _kept(options.run, found, tuning)
 
 
 def _score(scorer: SharpenedScorer, settings: SharpenSettings, seed: int) -> dict[Aim, float]:
@@ -100,19 +88,19 @@ def _score(scorer: SharpenedScorer, settings: SharpenSettings, seed: int) -> dic
 
 
 def _kept(
-    options: TuneSharpeningOptions,
+    run: Path,
     found: dict[Aim, tuple[SharpenSettings, float]],
-    static: Likelihood,
+    tuning: TuningText,
 ) -> str:
     """Keep what is better than the mean weights, and say what it is."""
-    where = f"the first {static.tokens:,} words of valid"
+    static, where = tuning.static, tuning.where
     better = {aim: settings for aim, (settings, nll) in found.items() if nll < static.nll}
     if not better:
         return (
             f"no setting that was tried is better on {where} than perplexity "
             f"{static.perplexity:.2f} without sharpening; nothing is kept"
         )
-    keep_sharpening(options.run, better)
+    keep_sharpening(run, better)
     names = {"read": "sharpened on what was read", "bound": "sharpened bound"}
     lines = [
         f"{names[aim]}: {settings}: perplexity {'<= ' * (aim == 'bound')}"
@@ -123,7 +111,7 @@ def _kept(
         [
             f"best on {where}, where the mean weights have perplexity {static.perplexity:.2f}:",
             *lines,
-            f"`bayesrnn evaluate {options.run} --sharpen` will use it",
+            f"`bayesrnn evaluate {run} --sharpen` will use it",
         ]
     )
 
