@@ -7,27 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from bayesrnn.core.assignment import assign
 from bayesrnn.core.functional import run_with
-from bayesrnn.core.init import Scale, absolute, relative
+from bayesrnn.core.init import Scale
 from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
 from bayesrnn.core.kernel.reference import inverse_softplus, softplus
-from bayesrnn.core.names import (
-    aliases_of,
-    as_mapping,
-    drop_aliases,
-    matching,
-    output_axis,
-    padding_row,
-    place,
-    require_matches,
-    required,
-    restore_aliases,
-)
+from bayesrnn.core.names import aliases_of, drop_aliases, place, restore_aliases
 from bayesrnn.core.noise import Noise, draw_seed, normal_noise
 from bayesrnn.core.objective import warn_without_kl
 from bayesrnn.core.posterior import DROPPED_RHO, Factor, PriorTerm, draw, factors, require_pull
-from bayesrnn.core.priors import Prior, ScaleMixture
+from bayesrnn.core.priors import Prior
 from bayesrnn.core.saving import Settings, save
 from bayesrnn.core.sharpening import Sharpening, sharpen, sharpen_shrinking
 from bayesrnn.core.shrinking import Shrinking, shrinking_of
@@ -78,12 +68,6 @@ class Bayesian(nn.Module):
                 f"this {type(module).__name__} is, or has in it, a bayesrnn.Bayesian already; wrap "
                 "the ordinary network once, as a whole"
             )
-        if isinstance(deterministic, str):
-            deterministic = (deterministic,)
-        priors = as_mapping(ScaleMixture() if prior is None else prior)
-        scales: Mapping[str, float | Scale] = as_mapping(
-            relative(0.25, 0.5) if sigma_init is None else sigma_init
-        )
         # The means are the module's own parameters, so this one attribute also gives them their
         # place in state_dict: loc.<name>, next to rho.<name>.
         self.loc = module
@@ -94,42 +78,14 @@ class Bayesian(nn.Module):
         self._aliases = aliases_of(module)
         self._terms: dict[str, PriorTerm] = {}
         self._padding: dict[str, int] = {}
-        everything = [name for names in self._aliases.values() for name in names]
-        given = {"deterministic": deterministic, "prior": priors, "sigma_init": scales}
-        for what, patterns in given.items():
-            require_matches(what, patterns, everything)
-        for value in priors.values():
-            if not isinstance(value, Prior):
-                raise ConfigError(
-                    f"prior is {value!r}; it has to be a prior such as ScaleMixture() or "
-                    "Gaussian(1.0), or a mapping from names to priors"
-                )
-        if min_sigma < 0:
-            raise ConfigError(f"min_sigma is {min_sigma:g}; it has to be 0 or more")
-        for name, parameter in module.named_parameters():
-            names = self._aliases[name]
-            if not parameter.requires_grad or not parameter.numel():
-                continue
-            padding = padding_row(module, names)
-            if matching(names, deterministic) is not None or (padding == 0 and len(parameter) == 1):
-                continue
-            chosen = priors[required(names, priors, "prior")]
-            scale = scales[required(names, scales, "sigma_init")]
-            scale = scale if isinstance(scale, Scale) else absolute(scale)
-            sigma = scale.draw(parameter, chosen, generator) - min_sigma
-            if bool((sigma <= 0).any()):
-                raise ConfigError(
-                    f"sigma_init {scale} starts {name} below min_sigma, {min_sigma:g}; "
-                    "give a larger one"
-                )
-            self._terms[name] = PriorTerm(chosen, output_axis(module, name, parameter))
+        assigned = assign(
+            module, self._aliases, prior, sigma_init, deterministic, min_sigma, generator
+        )
+        for name, (term, sigma, padding) in assigned.items():
+            self._terms[name] = term
             if padding is not None:
                 self._padding[name] = padding
-            place(self.rho, name, nn.Parameter(inverse_softplus(sigma)))
-        if not self._terms:
-            raise ConfigError(
-                "no parameter is left to be Bayesian: all are deterministic or frozen"
-            )
+            place(self.rho, name, nn.Parameter(inverse_softplus(sigma - min_sigma)))
         self.shrinking: Shrinking | None = None
         if self.sharpening is not None and self.sharpening.form == "shrinking":
             self.shrinking = shrinking_of(
