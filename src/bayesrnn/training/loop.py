@@ -26,6 +26,7 @@ from bayesrnn.training.optimisation import (
     problem_kl_scale,
     restore_optimiser,
 )
+from bayesrnn.training.position import Position
 from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import StopRequest, stop_request
 from bayesrnn.training.rounds import Round, round_of
@@ -63,28 +64,6 @@ class LoopSettings:
     kl_warmup: float = 0.0
     precision: str = "float32"
     drop: DropSchedule | None = None
-
-
-@dataclass
-class Position:
-    """The position in training, and the sums behind the metrics that it shows."""
-
-    epoch: int = 0
-    minibatch: int = 0
-    step: int = 0
-    state: Any = None
-    epoch_nll: float = 0.0
-    best: float | None = None
-    #: The metric that `best` is a value of; None before the first epoch is over.
-    best_by: str | None = None
-    #: The step of the best epoch, how many networks the method had by then, and the share of the
-    #: weights that was dropped.
-    best_step: int | None = None
-    best_kept: int = 0
-    best_dropped: float = 0.0
-    #: Whether the averaged parameters were better in the last whole epoch of the round. Then they
-    #: are the model of a checkpoint, and the current ones a part of its state.
-    averaged: bool = False
 
 
 class StepMetrics(NamedTuple):
