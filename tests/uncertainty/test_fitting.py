@@ -15,6 +15,7 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.uncertainty.fitting import (
     LEAST,
     MOST,
+    TRIES,
     fit_noise,
     fit_scaling,
     fit_temperature,
@@ -149,6 +150,34 @@ def test_the_widths_of_an_exact_posterior_are_right_and_wider_ones_are_brought_b
     assert found.draws_nll_fitted <= found.draws_nll
     assert found.draws_nll_fitted < found.mean_nll_fitted  # one temperature cannot serve both
     assert found.draws == 40
+
+
+def test_temperatures_are_those_of_the_longer_data():
+    """The noise is fitted to data with errors of deviation 1, the temperatures to those of 2."""
+    generator = torch.Generator().manual_seed(3)
+    errors = torch.randn(2, 5000, generator=generator) * torch.tensor([[1.0], [2.0]])
+    net = Bayesian(Vector(torch.zeros(5000)), sigma_init=0.1)
+
+    def score_of(seen):
+        def score(network, temperatures):
+            return torch.stack([Normal(network(), t).log_prob(seen) for t in temperatures])
+
+        return score
+
+    method, tries = method_of("bbb"), []
+    short = fit_scaling(method, net, score_of(errors[0]))
+    found = fit_scaling(
+        method, net, score_of(errors[0]), advance=tries.append, longer=score_of(errors[1])
+    )
+    assert found.scaling.noise == short.scaling.noise
+    assert short.scaling.mean_temperature == pytest.approx(1, rel=0.03)
+    for temperature in (found.scaling.mean_temperature, found.scaling.temperature):
+        assert temperature == pytest.approx(2, rel=0.03)
+    expected = -Normal(0, 2).log_prob(errors[1]).mean().item()
+    assert found.mean_nll_fitted == pytest.approx(expected, abs=0.01)
+    assert found.draws_nll_fitted == pytest.approx(expected, abs=0.01)
+    assert found.draws_nll > found.draws_nll_fitted + 0.1
+    assert sum(tries) <= TRIES
 
 
 def test_noise_that_makes_no_difference_is_left_as_it_is():

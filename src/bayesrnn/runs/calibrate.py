@@ -73,7 +73,13 @@ def calibrate(
         return None
     with progress_bar(TRIES, " tries", "calibrating", delay=1.0) as bar:
         fitted = fit_scaling(
-            run.method, run.net, known.score, options.samples, options.seed, bar.update
+            run.method,
+            run.net,
+            known.score,
+            options.samples,
+            options.seed,
+            advance=bar.update,
+            longer=known.longer,
         )
     calibration = Calibration(
         run.step, options.samples, options.seed, known.unit, fitted, known.whole

@@ -108,11 +108,13 @@ class ValidationScore(NamedTuple):
     unit: what is predicted, in the singular.
     score: the log-probability of each truth under a network, at several temperatures.
     whole: whether of all validation data.
+    longer: of more validation data, to fit temperatures to once the noise is known.
     """
 
     unit: str
     score: Score
     whole: bool = False
+    longer: Score | None = None
 
 
 class Task(ABC, Generic[Config, Data]):

@@ -33,8 +33,8 @@ _STEP, _WIDEST = 0.05, 0.4
 FACTORS = (0.4, 0.7, 1.0)
 LEAST, MOST = 0.1, 1.5
 
-#: Factors that a fit tries at most, the mean weights among them.
-TRIES = len(FACTORS) + 3
+#: Factors that a fit tries at most, the mean weights among them, and the temperatures in the end.
+TRIES = len(FACTORS) + 4
 
 
 @dataclass(frozen=True)
@@ -62,29 +62,37 @@ def fit_scaling(
     samples: int = 10,
     seed: int = 1,
     advance: Callable[[int], object] = lambda tries: None,
+    longer: Score | None = None,
 ) -> FittedScaling:
     """Fit temperatures and the factor on the noise of draws to the data that `score` knows.
 
     advance: is called with the number of tries made, `TRIES` in all at most.
+    longer: of more data, which the temperatures are fitted to in the end. All factors have the same
+        seeds and the same data, so that few tell them apart; how sure a network is of data as a
+        whole takes more.
     """
     draws = Draws(method, net, samples, seeded(seed))
-    found = score(draws.mean(), [1.0])
+    last = longer or score
+    found = last(draws.mean(), [1.0])
     (before,), predictions = _nlls(found), found.shape[1]
     if not math.isfinite(before):
         raise RunError("the network gives no likelihood that is a number")
-    mean_temperature, after = fit_temperature(lambda ts: _nlls(score(draws.mean(), ts)))
+    mean_temperature, after = fit_temperature(lambda ts: _nlls(last(draws.mean(), ts)))
     advance(1)
     if not draws.differing(samples):
         scaling = Scaling(temperature=mean_temperature, mean_temperature=mean_temperature)
         return FittedScaling(scaling, 0, predictions, before, after)
 
-    def averaged(noise: float, temperatures: Sequence[float]) -> list[float]:
+    def log_probs_of(score: Score, noise: float, temperatures: Sequence[float]) -> Tensor:
         networks = Draws(method, net, samples, seeded(seed), Scaling(noise=noise)).networks()
         total, count = torch.tensor(-math.inf, dtype=torch.double), 0
         for network in networks:
             total = torch.logaddexp(total, score(network, temperatures).double())
             count += 1
-        log_probs = total - math.log(count)
+        return total - math.log(count)
+
+    def averaged(noise: float, temperatures: Sequence[float]) -> list[float]:
+        log_probs = log_probs_of(score, noise, temperatures)
         found = _nlls(log_probs)
         known.update({(noise, t): nll for t, nll in zip(temperatures, found, strict=True)})
         best_log_probs[noise] = log_probs[found.index(min(found))]
@@ -107,6 +115,12 @@ def fit_scaling(
     unfitted = known[1.0, 1.0]
     noise = nearest_to_one(best_log_probs, fit_noise(nll)) if method.noise_can_change else 1.0
     temperature, fitted = tried[noise]
+    if longer is not None:
+        (unfitted,) = _nlls(log_probs_of(longer, 1.0, [1.0]))
+        temperature, fitted = fit_temperature(
+            lambda ts: _nlls(log_probs_of(longer, noise, ts)), temperature
+        )
+        advance(1)
     scaling = Scaling(noise, temperature, mean_temperature)
     networks = draws.differing(samples)
     return FittedScaling(scaling, networks, predictions, before, after, unfitted, fitted)
