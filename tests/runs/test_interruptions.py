@@ -178,9 +178,9 @@ def test_a_run_that_was_killed_before_its_first_checkpoint_starts_again_as_it_wa
 def test_resuming_with_other_options_is_refused(train_arguments, program, tmp_path):
     run = tmp_path / "run"
     program(*train_arguments, "--epochs", "1", "--out", run)
-    code, _, errors = program(*train_arguments, "--lr", "0.1", "--resume", "--out", run)
+    code, _, errors = program(*train_arguments, "--clip", "0.1", "--resume", "--out", run)
     assert code == 1
-    assert "--lr" in errors
+    assert "--clip" in errors
     code, _, errors = program(*train_arguments, "--resume", "--epochs", "2", "--out", run)
     assert code == 0, errors
     assert [record["epoch"] for record in epoch_records(run)] == [1, 2]

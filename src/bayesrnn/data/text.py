@@ -98,7 +98,7 @@ def _token_pattern() -> re.Pattern[str]:
     )
 
 
-def sentence_tokens(text: str) -> list[str]:
+def sentence_tokens(text: str, *, lower: bool = True) -> list[str]:
     """Split running text into lower-cased words and signs, with `<eos>` after every sentence.
 
     Hard-wrapped lines are joined; a blank line ends a paragraph and with it the sentence. A full
@@ -131,12 +131,12 @@ def sentence_tokens(text: str) -> list[str]:
                 close_sentence()
                 continue
             end = match.end()
-            if word == "." and touches and _takes_full_stop(line, match.start(), tokens):
+            if word == "." and touches and _takes_full_stop(line, match.start(), tokens[-1]):
                 tokens[-1] += "."
                 continue
             if word[:2] in ("--", ".."):
                 word = "--" if word[0] == "-" else "..."
-            tokens.append(word.lower())
+            tokens.append(word.lower() if lower else word)
             if word in (".", "!", "?", "..."):
                 sign = word
     close_sentence()
@@ -144,16 +144,29 @@ def sentence_tokens(text: str) -> list[str]:
 
 
 def known_tokens(text: str, vocabulary: Vocabulary) -> list[str]:
-    """Tokenise as running text or as pre-tokenised text, whichever has more known words."""
-    candidates = (sentence_tokens(text), line_tokens(text))
+    """Tokenise as running text or as pre-tokenised text, whichever has more known words.
+
+    Running text keeps its capitals where more words are known with them.
+    """
+    candidates = (sentence_tokens(text), line_tokens(text), sentence_tokens(text, lower=False))
     return max(
         candidates, key=lambda tokens: sum(t in vocabulary for t in tokens) / max(len(tokens), 1)
     )
 
 
-def _takes_full_stop(line: str, stop: int, tokens: list[str]) -> bool:
+def spelt_length(tokens: Iterable[str], *, spaced: bool = False) -> int:
+    """How many characters tokens are, with a space between words and one sign for `<eos>`.
+
+    Signs such as a comma touch the word before them, unless the text has spaces there (`spaced`).
+    """
+    return sum(
+        1 if token == EOS else len(token) + (spaced or token not in _JOINS_LEFT) for token in tokens
+    )
+
+
+def _takes_full_stop(line: str, stop: int, word: str) -> bool:
     """Tell whether the word that touches the full stop at `stop` is an abbreviation or initial."""
-    word = tokens[-1]
+    word = word.lower()
     initial = len(word) == 1 and word != "i" and line[stop - 1].isupper()
     return word in _ABBREVIATIONS or initial
 

@@ -18,6 +18,7 @@ from bayesrnn.random import seeded
 from bayesrnn.report.table import distinct_names
 from bayesrnn.runs.arguments import UncertaintyOptions
 from bayesrnn.runs.file_summary import summarise
+from bayesrnn.runs.places import moved
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.uncertainty.average import entropy
@@ -136,7 +137,7 @@ def examine(
     seeded(settings.seed)  # refuses one that is out of range
     summaries = [summarise(task, run) for run in runs]
     # All are loaded before the long work begins, so that a mistake is reported at once.
-    trained = [task.open_run(run, checkpoint, device) for run in runs]
+    trained = [moved(task, task.open_run(run, checkpoint, device), settings) for run in runs]
     exams = [exam_of(one, settings) for one in trained]
     return [
         _examined(one, name, summary, exam, settings, noun)

@@ -58,6 +58,22 @@ class CalibrationOptions(CheckedOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
+class DataOptions(CheckedOptions):
+    """Where the data of a run are now."""
+
+    data: tuple[str, ...] = option(
+        (),
+        "where the data that the run was trained on are now, if they were moved (default: where "
+        "its config.toml says)",
+        metavar="PATH ...",
+    )
+    data_dir: Path | None = option(
+        None,
+        "folder with the data sets that have names, if it was moved (default: as in training)",
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
 class RunOptions(NetworkOptions):
     """A run."""
 
@@ -92,7 +108,7 @@ class ReportOptions(NetworkOptions, JsonOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UncertaintyOptions(CalibrationOptions):
+class UncertaintyOptions(CalibrationOptions, DataOptions):
     """The options of every measurement of uncertainty."""
 
     split: str = option("test", "which part of the data is regular", choices=SPLITS)

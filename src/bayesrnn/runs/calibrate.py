@@ -7,7 +7,7 @@ from typing import Any
 from bayesrnn.errors import BayesRNNError, ConfigError, RunError
 from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
-from bayesrnn.runs.arguments import RunOptions, seed_option
+from bayesrnn.runs.arguments import DataOptions, RunOptions, seed_option
 from bayesrnn.runs.calibration import (
     Calibration,
     calibration_text,
@@ -15,6 +15,7 @@ from bayesrnn.runs.calibration import (
     write_calibration,
 )
 from bayesrnn.runs.evaluation import DEFAULT_SAMPLES
+from bayesrnn.runs.places import moved
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.runs.verdict import Verdict, read_verdict_text, write_verdict
 from bayesrnn.training.checkpoints import CheckpointStore
@@ -22,7 +23,7 @@ from bayesrnn.uncertainty.fitting import TRIES, fit_scaling
 
 
 @dataclass(frozen=True, kw_only=True)
-class CalibrateOptions(RunOptions):
+class CalibrateOptions(RunOptions, DataOptions):
     """Which run, and how its draws are made."""
 
     samples: int = option(
@@ -63,7 +64,8 @@ def calibrate(
         )
     run: TrainedRun[Any] = task.open_run(options.run, options.checkpoint, options.device)
     if data is None:
-        data = task.load(run.config)
+        run = moved(task, run, options)
+        data = task.load_for(run)
         if run.fingerprint not in (None, task.fingerprint(data)):
             raise RunError(
                 f"the data are not those that {run.path} was trained on; give back the same data"

@@ -21,6 +21,8 @@ class TrainingConfig(CheckedOptions):
 
     #: The word after `bayesrnn train`.
     task: ClassVar[str]
+    #: What the option for the data can be beside a path.
+    data_names: ClassVar[tuple[str, ...]] = ()
 
     method: str = option(
         "bbb",
@@ -37,10 +39,18 @@ class TrainingConfig(CheckedOptions):
     data_dir: Path | None = option(
         None, "folder with the data sets that have names (default: $BAYESRNN_DATA)"
     )
+    start_from: Path | None = option(
+        None,
+        "begin with the weights, the words and the settings of this run, to train on other data; "
+        "at a tenth of its learning rate, unless --lr is given (lm and mnist)",
+        metavar="RUN",
+    )
     epochs: int = option(
         None,
-        "passes over the data; the recipe's schedule is stretched to fit (default: by recipe)",
+        "passes over the data; the recipe's schedule is stretched to fit (default: by recipe); "
+        "+N: N more than a run that is resumed",
         gt=0,
+        adds=True,
     )
     batch_size: int = option(None, "sequences or examples side by side (default: by recipe)", gt=0)
     optimizer: str = option(None, "any optimiser of torch.optim, by name (default: by recipe)")
@@ -113,6 +123,9 @@ class TrainingConfig(CheckedOptions):
         "after training, fit the noise of draws and the temperature to validation data, and say "
         "whether the run's uncertainty can be trusted (as `bayesrnn calibrate` does)",
     )
+    #: The epoch that the course of the learning rate begins with: the one in which a run was
+    #: resumed with another rate.
+    lr_from: int = 0
     #: The method's own options.
     options: Mapping[str, Any] = field(default_factory=dict)
 

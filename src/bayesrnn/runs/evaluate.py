@@ -4,6 +4,7 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from bayesrnn.report.text import printable
 from bayesrnn.runs.evaluation import Evaluation, EvaluationSettings
 from bayesrnn.runs.task import Task
 from bayesrnn.training.run_directory import RunDirectory
@@ -42,7 +43,7 @@ def describe(task: Task[Any, Any], found: Evaluation) -> str:
     data = getattr(found, task.data_key)
     metrics = [task.line(row) for row in found.rows]
     width = max(len(row.label) for row, own in zip(found.rows, metrics, strict=True) if own)
-    lines = [f"{data} {found.split}, {found.method}:"]
+    lines = [f"{printable(data)} {found.part}, {found.method}:"]
     for row, own in zip(found.rows, metrics, strict=True):
         lines.append(f"{row.label:{width}}  {own}" if own else row.label)
         lines += [_wrapped(detail, "  ") for detail in task.details(row)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, ClassVar, NamedTuple, TypeVar
 from bayesrnn.data.files import SPLITS
 from bayesrnn.methods.base import Bounded
 from bayesrnn.options import option
-from bayesrnn.runs.arguments import CalibrationOptions, NetworkOptions, seed_option
+from bayesrnn.runs.arguments import CalibrationOptions, DataOptions, NetworkOptions, seed_option
 from bayesrnn.runs.calibration import scaling_words
 from bayesrnn.uncertainty.draws import networks_to_read
 from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
@@ -25,7 +25,7 @@ CALIBRATED = "-calibrated"
 
 
 @dataclass(frozen=True, kw_only=True)
-class EvaluationSettings(NetworkOptions, CalibrationOptions):
+class EvaluationSettings(NetworkOptions, CalibrationOptions, DataOptions):
     """What is evaluated, and how, whatever the task."""
 
     split: str = option("test", "which part of the data", choices=SPLITS)
@@ -82,6 +82,11 @@ class Evaluation:
         own = [item.name for item in fields(self) if item.name not in ("rows", "asked")]
         found = {name: getattr(self, name) for name in own}
         return {name: value for name, value in found.items() if value is not None}
+
+    @property
+    def part(self) -> str:
+        """What of the data was evaluated."""
+        return self.split
 
     def as_json(self) -> dict[str, Any]:
         """The row that was asked for at the top, and all rows."""
@@ -171,12 +176,12 @@ def _inference(
     return Inference(inference, label, samples, scaling)
 
 
-def perplexity_row_text(row: Any) -> str:
+def perplexity_row_text(row: Any, unit: str = "word", more: str = "") -> str:
     """The likelihood of the words of a row with `perplexity`, `nll` and `tokens`."""
     at_most = "<= " if row.inference.endswith("bound") else ""
     return (
-        f"perplexity {at_most}{row.perplexity:.2f} ({at_most}{row.nll:.4f} nats a word"
-        f"{kl_text(row.kl, row.standard_error)}, {row.tokens:,} words)"
+        f"perplexity {at_most}{row.perplexity:.2f} ({at_most}{row.nll:.4f} nats a {unit}"
+        f"{kl_text(row.kl, row.standard_error)}, {row.tokens:,} {unit}s{more})"
     )
 
 

@@ -8,7 +8,8 @@ from typing import Any
 from bayesrnn.compression.file import read_compact
 from bayesrnn.errors import RunError
 from bayesrnn.options import from_toml
-from bayesrnn.runs.summary import RunSummary, joined, read_summary
+from bayesrnn.runs.places import data_name
+from bayesrnn.runs.summary import RunSummary, read_summary
 from bayesrnn.runs.task import Task, finite_number
 
 
@@ -35,7 +36,7 @@ def _of_file(task: Task[Any, Any], path: Path) -> RunSummary:
         name=path.resolve().name,
         task=task,
         measure=task.measure(files.__getitem__),
-        data=joined(config[task.data_key]),
+        data=data_name(config[task.data_key]),
         vocabulary=hashlib.sha256(words.encode()).hexdigest() if words else "",
         method="plain",
         network=task.network(config),

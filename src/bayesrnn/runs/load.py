@@ -15,6 +15,7 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.runs.calibration import read_calibration
 from bayesrnn.runs.config import TrainingConfig
 from bayesrnn.runs.devices import choose_device
+from bayesrnn.runs.places import found_again
 from bayesrnn.runs.pruned import Packing, load_pruned
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.training.checkpoints import CheckpointStore
@@ -58,7 +59,7 @@ def load_run(
     other = entries.get("task", task.name)
     if other != task.name:
         raise ConfigError(f"{path} is a run of `bayesrnn train {other}`; {advice}")
-    config = task.resolve({}, entries, saved=True)
+    config = found_again(task, path, task.resolve({}, entries, saved=True))
     store = CheckpointStore(path)
     if checkpoint == "best" and not store.exists("best"):
         checkpoint = "last"  # no epoch was finished yet

@@ -10,7 +10,7 @@ import tyro
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.options import REQUIRED, CheckedOptions, Option, default_text, flag, options_of
+from bayesrnn.options import REQUIRED, Added, CheckedOptions, Option, default_text, flag, options_of
 
 _METAVARS = {int: "N", float: "X", str: "NAME", Path: "PATH"}
 
@@ -144,6 +144,8 @@ def _argument(item: Option, prefix: str = "", by_recipe: bool = False) -> _Argum
         mark: Any = tyro.conf.Positional if item.positional else tyro.conf.UseAppendAction
         hint = mark[hint]
     marker = tyro.conf.arg(**spelt)
+    if item.adds:
+        return _Argument(item.name, Annotated[int | None, _MAYBE_ADDED, marker], None)
     if item.is_list and (item.positional or item.repeated):
         return _Argument(item.name, Annotated[hint, marker], ())
     if item.default is REQUIRED:
@@ -163,6 +165,20 @@ def _one_of(choices: tuple[str, ...]) -> tyro.constructors.PrimitiveConstructorS
         str_from_instance=lambda value: [str(value)],
         choices=choices,
     )
+
+
+def _number_or_added(words: list[str]) -> int:
+    return Added(words[0]) if words[0].startswith("+") else int(words[0])
+
+
+#: How a number is read that can be written +3.
+_MAYBE_ADDED: Any = tyro.constructors.PrimitiveConstructorSpec(
+    nargs=1,
+    metavar=_METAVARS[int],
+    instance_from_str=_number_or_added,
+    is_instance=lambda value: value is None or isinstance(value, int),
+    str_from_instance=lambda value: [str(value)],
+)
 
 
 def _help(item: Option, by_recipe: bool) -> str:

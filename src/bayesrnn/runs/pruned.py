@@ -15,6 +15,7 @@ from bayesrnn.options import from_toml
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.calibration import Calibration
 from bayesrnn.runs.devices import choose_device
+from bayesrnn.runs.places import found_again
 from bayesrnn.runs.task import Task, TrainedRun
 
 AnyRun = TypeVar("AnyRun", bound=TrainedRun[Any])
@@ -61,8 +62,13 @@ def load_pruned(
     shapes = {name: weight.shape for name, weight in compact.weights.items()}
     try:
         trained_as = task.resolve({}, from_toml(config_text, f"the configuration in {path}"))
+        trained_as = found_again(task, path, trained_as)
         config = replace(
-            trained_as, method=plain.name, kl_weighting="uniform", kl_warmup=None, options={}
+            trained_as,
+            method=plain.name,
+            kl_weighting="uniform",
+            kl_warmup=None,
+            options={},
         )
         streams = RandomStreams(config.seed)
         method = plain(plain.options_type(), streams)

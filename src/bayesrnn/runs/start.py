@@ -11,12 +11,22 @@ from torch import nn
 
 from bayesrnn.errors import ConfigError, Interrupted, MissingExtraError, RunError
 from bayesrnn.methods.base import Method
-from bayesrnn.options import CheckedOptions, flag, from_toml, option, options_of
+from bayesrnn.options import CheckedOptions, from_toml, option
+from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.calibrate import calibrate_after_training
-from bayesrnn.runs.config import TrainingConfig, file_entries
+from bayesrnn.runs.config import TrainingConfig
 from bayesrnn.runs.devices import choose_device
 from bayesrnn.runs.load import make_method, read_config
+from bayesrnn.runs.places import found_again, with_whole_paths
+from bayesrnn.runs.resume import (
+    how_it_goes_on,
+    refuse_added,
+    resumed,
+    with_new_course,
+    without_added,
+)
+from bayesrnn.runs.start_from import inherited, take_weights
 from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.dropping import DropSchedule
@@ -26,11 +36,6 @@ from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import denormals_flushed
 from bayesrnn.training.run_directory import RunDirectory
 
-#: Options that may change when a run is resumed.
-_CHANGEABLE = (
-    *("epochs", "device", "threads", "save_minutes", "tensorboard", "data_dir", "calibrate"),
-)
-
 
 @dataclass(frozen=True)
 class RunArguments(CheckedOptions):
@@ -38,14 +43,22 @@ class RunArguments(CheckedOptions):
 
     out: Path | None = option(None, "folder of the run (default: in runs/, named by its options)")
     config: Path | None = option(None, "a config.toml of another run; options given here win")
-    resume: bool = option(False, "continue the run in --out, or start it if there is nothing yet")
+    resume: bool = option(
+        False,
+        "continue the run in --out, or start it if there is nothing yet; without --out, the run in "
+        "the default folder; --epochs +3 trains on for three more, --lr X at another rate",
+    )
     checkpoint: str = option("last", "the checkpoint to resume from: last, best or a step")
 
 
 def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[str, Any]) -> Path:
     """Train a network, or continue to; returns the folder of the run."""
     file = _read_config_file(arguments.config)
-    path = arguments.out or Path("runs") / task.run_name(task.resolve(given, file))
+    started = given.get("start_from", file.get("start_from"))
+    if started is not None and not arguments.resume:
+        file = {**inherited(task, Path(started), given, file), **file}
+    # With "+3" epochs the name of a run is that of one with as many epochs as its recipe has.
+    path = arguments.out or Path("runs") / task.run_name(task.resolve(without_added(given), file))
     if path.is_file():
         raise RunError(
             f"--out is {path}, which is a file; give the folder of a run (the file of a pruned "
@@ -53,15 +66,28 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         )
     directory = RunDirectory(path)
     store = CheckpointStore(path)
-    if arguments.resume and directory.has_config():
+    resumes = arguments.resume and directory.has_config()
+    if arguments.resume and arguments.out is None:
+        if not resumes:
+            raise RunError(
+                f"--resume was given without --out, and {path}, the folder that these options "
+                "name, holds no run; say which run to continue: --out RUN"
+            )
+        say(f"resuming {path}, the folder that these options name")
+    if resumes:
         # Also where it was killed before its first checkpoint: it starts again as it was meant.
-        config = _resumed(task.resolve({}, read_config(path), saved=True), given, file)
+        saved = found_again(task, path, task.resolve({}, read_config(path), saved=True))
+        config = resumed(task, saved, given, file)
     else:
+        refuse_added(given)
         config = task.resolve(given, file)
+        config = replace(config, **with_whole_paths(task, vars(config)))
     device = choose_device(config.device)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
-    data = task.load(config)
+    # By now its words are its own, and the run that it started from may be gone.
+    owns = resumes and all((path / name).is_file() for name in task.file_names)
+    data = task.load(replace(config, start_from=path) if owns and config.start_from else config)
     directory.create()
     with directory.lock():
         if store.exists() and not arguments.resume:
@@ -69,11 +95,18 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
                 f"{path} already holds a run; add --resume to continue it, or give another --out"
             )
         store.clean()
+        if resumes:
+            config = with_new_course(config, given, saved, store, arguments.checkpoint)
         trainer = make_trainer(task, config, data, directory, device)
         if store.exists():
             trainer.resume(arguments.checkpoint)
+            say(how_it_goes_on(task, path, trainer))
         else:
+            if config.start_from is not None:
+                take_weights(trainer.net, config.start_from)
             directory.metrics.truncate(0)
+        for line in task.about_data(data):
+            say(line)
         # Only now: a resume that was refused must leave the run as it was.
         directory.write_config(config.to_toml())
         for name, text in task.files(data).items():
@@ -112,7 +145,7 @@ def make_trainer(
             unit=task.unit,
             measure=task.measure(files.__getitem__).key,
             epochs=config.epochs,
-            schedule=Schedule(config.lr, config.hold_epochs, config.decay),
+            schedule=Schedule(config.lr, config.hold_epochs, config.decay, config.lr_from),
             clip=config.clip or None,
             save_minutes=config.save_minutes,
             kl_weighting=config.kl_weighting,
@@ -154,34 +187,6 @@ def _read_config_file(path: Path | None) -> dict[str, Any]:
         return from_toml(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--config {path} cannot be read: {error}") from None
-
-
-def _resumed(saved: Config, given: Mapping[str, Any], file: Mapping[str, Any]) -> Config:
-    """The saved configuration with what may change; anything else that differs is an error."""
-    before = {**vars(saved), **saved.options}
-    values, options = file_entries(type(saved), file)
-    wanted = {**values, **options, **given}
-    changed = {name: value for name, value in wanted.items() if not _same(value, before.get(name))}
-    for name in [item.name for item in options_of(type(saved)) if "auto" in item.choices]:
-        if name not in _CHANGEABLE and changed.get(name) == "auto":
-            del changed[name]  # what was found when the run was started
-    for name, value in changed.items():
-        if name not in _CHANGEABLE:
-            started = "without it" if before.get(name) is None else f"with {before[name]}"
-            raise ConfigError(
-                f"{flag(name)} is {value}, but the run was started {started}; leave it out to "
-                "resume, or start a new run with another --out"
-            )
-    return replace(saved, **changed)
-
-
-def _same(value: Any, other: Any) -> bool:
-    """Whether two values mean the same, be they from the command line, a file or a run."""
-    return bool(value == other or _texts(value) == _texts(other))
-
-
-def _texts(value: Any) -> list[str]:
-    return [str(item) for item in (value if isinstance(value, list | tuple) else [value])]
 
 
 def _tensorboard(path: Path) -> Callable[[dict[str, Any]], None]:

@@ -3,7 +3,7 @@
 import hashlib
 import json
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -13,6 +13,7 @@ from bayesrnn.methods import METHODS
 from bayesrnn.report.text import counted
 from bayesrnn.runs.evaluation import CALIBRATED
 from bayesrnn.runs.load import read_config
+from bayesrnn.runs.places import data_name
 from bayesrnn.runs.task import Measure, Task, finite_number
 from bayesrnn.training.run_directory import RunDirectory
 
@@ -116,7 +117,7 @@ def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
         name=path.resolve().name,
         task=task,
         measure=measure,
-        data=joined(config[task.data_key]),
+        data=data_name(config[task.data_key]),
         vocabulary=_vocabulary(path, task.problem_file, config),
         method=config["method"],
         network=task.network(config),
@@ -222,11 +223,6 @@ def _is_by(name: str, inference: str) -> bool:
     if name.endswith(CALIBRATED):
         return inference == CALIBRATED
     return name.startswith(inference)
-
-
-def joined(value: str | Sequence[Any]) -> str:
-    """One name, or several with spaces between."""
-    return value if isinstance(value, str) else " ".join(map(str, value))
 
 
 def _epochs(method: str, options: Mapping[str, Any], epochs: int) -> int:

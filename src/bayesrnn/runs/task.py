@@ -136,6 +136,8 @@ class Task(ABC, Generic[Config, Data]):
     file_names: ClassVar[tuple[str, ...]] = ()
     #: Which of them differs between problems on the same data.
     problem_file: ClassVar[str | None] = None
+    #: Whether a run can start from another one, on other data: its inputs and outputs can stay.
+    can_start_from: ClassVar[bool] = False
     #: Whether training meets numbers so small that they are better taken for 0.
     flush_denormals: ClassVar[bool] = False
     #: A dataclass of `option` fields: what `bayesrnn evaluate` can be asked of these runs alone.
@@ -166,6 +168,15 @@ class Task(ABC, Generic[Config, Data]):
     @abstractmethod
     def load(self, config: Config) -> Data:
         """The data."""
+
+    def load_for(self, run: Any) -> Data:
+        """The data that a run learnt from."""
+        return self.load(run.config)
+
+    def about_data(self, data: Data) -> list[str]:
+        """What is to be said of the data when training begins: a line, and warnings."""
+        del data
+        return []
 
     @abstractmethod
     def fingerprint(self, data: Data) -> str:

@@ -5,7 +5,6 @@ from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
 
-from bayesrnn.data.text import detokenize
 from bayesrnn.data.vocabulary import EOS, UNK
 from bayesrnn.options import CheckedOptions, option
 from bayesrnn.progress import say
@@ -50,9 +49,8 @@ def quickstart(options: QuickstartOptions) -> None:
         train_run(TASK, RunArguments(out=run, resume=True), given)
         evaluate(TASK, run)
     trained = TASK.open_run(runs[-1])
-    text = detokenize(
-        continuation(trained, prompt_tokens(PROMPT, trained.vocabulary), 60, seed=seed)
-    )
+    prompt = prompt_tokens(PROMPT, trained.tokeniser)
+    text = trained.tokeniser.text(continuation(trained, prompt, 60, seed=seed))
     scaling = trained.scaling(samples=10)
     sentences = some_sentences(trained)
     seen = inspected(trained, sentences, samples=10, top=_TOP, seed=seed, scaling=scaling)

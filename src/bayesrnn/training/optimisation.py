@@ -23,15 +23,19 @@ _DECAYS = ("weight_decay", "lambd")
 
 @dataclass(frozen=True)
 class Schedule:
-    """The learning rate: constant for `hold` epochs, then times `decay` in each epoch."""
+    """The learning rate: constant for `hold` epochs, then times `decay` in each epoch.
+
+    start: the epoch that the course begins with, from 0 on.
+    """
 
     lr: float
     hold: int
     decay: float
+    start: int = 0
 
     def at(self, epoch: int) -> float:
         """The learning rate of an epoch, counted from 0."""
-        return float(self.lr * self.decay ** max(0, epoch + 1 - self.hold))
+        return float(self.lr * self.decay ** max(0, epoch - self.start + 1 - self.hold))
 
     def stretched(self, epochs: int, to: int) -> "Schedule":
         """The course of `epochs` in another number: same share of constant rate, same end."""

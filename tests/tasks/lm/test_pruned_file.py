@@ -159,7 +159,7 @@ def test_commands_take_the_file(all_runs, written, program, name):
     assert dynamic["inference"] == "dynamic-sgd"
 
     text = ran("generate", path, "--prompt", "it is a truth", "--words", 30)
-    prompt = prompt_tokens("it is a truth", direct.vocabulary)
+    prompt = prompt_tokens("it is a truth", direct.tokeniser)
     assert text == detokenize(continuation(direct, prompt, 30)) + "\n"
 
     seen = json.loads(ran("inspect", path, "--text", "it is a truth", "--json", "-"))

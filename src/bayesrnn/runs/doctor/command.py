@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesrnn.options import option
-from bayesrnn.runs.arguments import JsonOptions, RunOptions, html_option, seed_option
+from bayesrnn.runs.arguments import DataOptions, JsonOptions, RunOptions, html_option, seed_option
 from bayesrnn.runs.doctor.examine import examine
 from bayesrnn.runs.doctor.report import doctor_json, doctor_page, doctor_text
 from bayesrnn.runs.evaluation import DEFAULT_SAMPLES
@@ -14,7 +14,7 @@ from bayesrnn.runs.task import Task
 
 
 @dataclass(frozen=True, kw_only=True)
-class DoctorOptions(RunOptions, JsonOptions):
+class DoctorOptions(RunOptions, DataOptions, JsonOptions):
     """Which run, and where to write what is found."""
 
     samples: int = option(
@@ -31,7 +31,13 @@ def doctor(task: Task[Any, Any], options: DoctorOptions) -> str:
     """Examine a run; returns the text, and writes the page and JSON that are asked for."""
     require_outputs(options.html, options.json)
     found = examine(
-        task, options.run, options.checkpoint, options.device, options.samples, options.seed
+        task,
+        options.run,
+        options.checkpoint,
+        options.device,
+        options.samples,
+        options.seed,
+        options,
     )
     if options.html is not None:
         write_text(doctor_page(found), options.html)

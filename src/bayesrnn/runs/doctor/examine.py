@@ -11,6 +11,7 @@ from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.methods.base import Method
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams, seeded
+from bayesrnn.runs.arguments import DataOptions
 from bayesrnn.runs.doctor.course import read_course
 from bayesrnn.runs.doctor.examination import Examination, Nats, Settings, Validation
 from bayesrnn.runs.doctor.gradients import (
@@ -22,6 +23,7 @@ from bayesrnn.runs.doctor.gradients import (
 from bayesrnn.runs.doctor.posterior import tensor_reports
 from bayesrnn.runs.held_out import HeldOut, PredictionScore, score
 from bayesrnn.runs.load import make_method
+from bayesrnn.runs.places import moved
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.runs.verdict import read_verdict
 from bayesrnn.training.run_directory import RunDirectory
@@ -39,12 +41,13 @@ def examine(
     device: str = "auto",
     samples: int = 10,
     seed: int = 1,
+    where: DataOptions | None = None,
 ) -> Examination:
-    """Examine a run of a task."""
+    """Examine a run of a task; `where` says where its data are now."""
     if path.is_file():
         raise ConfigError(f"{path} is a file; doctor takes the folder of a run")
-    run = task.open_run(path, checkpoint, device)
-    data = task.load(run.config)
+    run = moved(task, task.open_run(path, checkpoint, device), where or DataOptions())
+    data = task.load_for(run)
     if run.fingerprint is not None and task.fingerprint(data) != run.fingerprint:
         raise RunError(
             f"the training data is not what {path} was trained on; give back the same data"

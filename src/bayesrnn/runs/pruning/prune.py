@@ -28,6 +28,7 @@ from bayesrnn.nn.units import units_of
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.fine_tuning import fine_tune
 from bayesrnn.runs.output import require_outputs, require_writable, write_json, write_text
+from bayesrnn.runs.places import moved
 from bayesrnn.runs.pruning.bench import Bench, Order, curves, kept_quality
 from bayesrnn.runs.pruning.report import pruning_page, pruning_text
 from bayesrnn.runs.pruning.results import Curve, Measured, PrunedFile, PrunedRun, UnitsLeft, as_json
@@ -61,8 +62,9 @@ def prune_report(task: Task[Any, Any], options: PruneOptions, for_task: Any) -> 
         require_writable(options.out)
     for path in (options.run, *options.beside):
         require_run(path)
-    trained = task.open_run(options.run, options.checkpoint, options.device)
-    others = [task.open_run(path, device=options.device) for path in options.beside]
+    opened = task.open_run(options.run, options.checkpoint, options.device)
+    trained = moved(task, opened, options)
+    others = [moved(task, task.open_run(p, device=options.device), options) for p in options.beside]
     found, kept = prune_run(task, trained, options, for_task, options.out)
     for name, other in zip(_names(found.name, others), others, strict=True):
         curve = _curve_beside(task, other, options, for_task, name, found.data)
@@ -166,7 +168,7 @@ def _curve_beside(
 
 def _data(task: Task[Any, Any], trained: TrainedRun[Any]) -> Any:
     """The data of a run, which have to be those that it learnt from."""
-    data = task.load(trained.config)
+    data = task.load_for(trained)
     if trained.fingerprint not in (None, task.fingerprint(data)):
         raise RunError(
             f"the data are not those that {trained.path} was trained on; give back the same data"

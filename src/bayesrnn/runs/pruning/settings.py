@@ -6,7 +6,7 @@ from pathlib import Path
 from bayesrnn.compression.file import VALUE_TYPES
 from bayesrnn.errors import ConfigError
 from bayesrnn.options import CheckedOptions, option
-from bayesrnn.runs.arguments import JsonOptions, RunOptions, html_option, seed_option
+from bayesrnn.runs.arguments import DataOptions, JsonOptions, RunOptions, html_option, seed_option
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -77,7 +77,7 @@ class PruneSettings(CheckedOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class PruneOptions(PruneSettings, RunOptions, JsonOptions):
+class PruneOptions(PruneSettings, RunOptions, DataOptions, JsonOptions):
     """Which run to prune, and where to write what is found."""
 
     beside: tuple[Path, ...] = option(

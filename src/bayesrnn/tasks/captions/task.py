@@ -20,6 +20,7 @@ from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings, perplexity_row_text
 from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
+from bayesrnn.runs.places import moved
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import (
     PERPLEXITY,
@@ -138,7 +139,7 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
         self, path: Path, settings: EvaluationSettings, options: CaptionOptions
     ) -> CaptionEvaluation:
         """Perplexity and scores of captions on a split of the run's own images."""
-        run = self.open_run(path, settings.checkpoint, settings.device)
+        run = moved(self, self.open_run(path, settings.checkpoint, settings.device), settings)
         return evaluate_captions(run, settings, options)
 
     def held_out(self, run: TrainedCaptioner, data: Captions, most: int) -> HeldOut:

@@ -16,6 +16,7 @@ from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
 from bayesrnn.runs.arguments import UncertaintyOptions
 from bayesrnn.runs.file_summary import summarise
+from bayesrnn.runs.places import moved
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.captions.data import COCO, CaptionedImages, CaptionWords, has_coco, load_coco
@@ -64,7 +65,7 @@ def caption_uncertainty(
     seeded(settings.seed)  # refuses one that is out of range
     summaries = [summarise(TASK, run) for run in runs]
     # All are loaded before the long work begins, so that a mistake is reported at once.
-    trained = [TASK.open_run(run, checkpoint, device) for run in runs]
+    trained = [moved(TASK, TASK.open_run(run, checkpoint, device), settings) for run in runs]
     images = [getattr(one.captions(), settings.split) for one in trained]
     folders = dict.fromkeys(one.config.data_dir for one in trained)
     unknown = {folder: _unknown_features(folder, settings) for folder in folders}

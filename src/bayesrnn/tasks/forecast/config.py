@@ -17,6 +17,7 @@ class ForecastConfig(TrainingConfig):
     """Everything needed to train a forecaster, and to train it again."""
 
     task: ClassVar[str] = "forecast"
+    data_names: ClassVar[tuple[str, ...]] = (BIRTHS,)
 
     data: str = option(
         BIRTHS,

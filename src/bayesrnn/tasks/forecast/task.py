@@ -20,6 +20,7 @@ from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import Chunk, HeldOut
 from bayesrnn.runs.load import load_run
+from bayesrnn.runs.places import moved
 from bayesrnn.runs.task import Measure, Task, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.forecast import ENTRY
@@ -139,7 +140,7 @@ class ForecastTask(Task[ForecastConfig, ForecastData]):
         self, path: Path, settings: EvaluationSettings, options: BacktestOptions
     ) -> ForecastEvaluation:
         """A backtest on a split of the run's own series."""
-        run = self.open_run(path, settings.checkpoint, settings.device)
+        run = moved(self, self.open_run(path, settings.checkpoint, settings.device), settings)
         return evaluate_forecasts(run, run.data(), settings, options)
 
     def held_out(self, run: TrainedForecaster, data: ForecastData, most: int) -> HeldOut:

@@ -3,9 +3,11 @@
 from dataclasses import dataclass, replace
 from typing import ClassVar
 
+from bayesrnn.data.tokens import TOKENS
 from bayesrnn.nn.recurrent import CELLS
 from bayesrnn.options import option
 from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
+from bayesrnn.tasks.lm.data import CORPUS_NAMES
 
 #: The network of a size.
 SIZES = {
@@ -100,6 +102,7 @@ class LanguageModelConfig(TrainingConfig):
     """Everything needed to train a language model, and to train it again."""
 
     task: ClassVar[str] = "lm"
+    data_names: ClassVar[tuple[str, ...]] = CORPUS_NAMES
 
     corpus: tuple[str, ...] = option(
         ("pride-and-prejudice",),
@@ -109,8 +112,16 @@ class LanguageModelConfig(TrainingConfig):
     )
     vocabulary_limit: int | None = option(
         None,
-        "keep only the most frequent words (default: 10,000 for your own text, else all)",
+        "keep only the most frequent words or characters (default: 10,000 for your own text, else "
+        "all); the number of byte pairs (default: 8,000)",
         gt=0,
+    )
+    tokens: str = option(
+        "word",
+        "what is predicted: word, words and signs, in lower case where the text is running text; "
+        "character, every character as it is; bpe, parts of words that are learnt on the training "
+        "text (an extra), in which every text can be written",
+        choices=TOKENS,
     )
     size: str = option(
         "tiny", "size of the network and the recipe that goes with it", choices=SIZES

@@ -4,8 +4,8 @@ from dataclasses import dataclass
 
 import torch
 
-from bayesrnn.data.text import detokenize, known_tokens
-from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
+from bayesrnn.data.tokens import Tokeniser
+from bayesrnn.data.vocabulary import EOS, UNK
 from bayesrnn.options import option
 from bayesrnn.progress import say
 from bayesrnn.random import seeded
@@ -19,7 +19,9 @@ class GenerateOptions(RunOrFileOptions):
     """How a text begins, and how it goes on."""
 
     prompt: str = option("", "how the text begins", metavar="TEXT")
-    words: int = option(50, "how many words to add", ge=1)
+    words: int = option(
+        50, "how many words to add; characters or byte pairs, if it was trained on them", ge=1
+    )
     temperature: float = option(
         1.0, "below 1 safer, above 1 wilder, 0 always the likeliest word", ge=0
     )
@@ -33,11 +35,11 @@ def generate(options: GenerateOptions) -> str:
     """A continuation of the prompt, as text."""
     trained = TASK.open_run(options.run, options.checkpoint, options.device, for_inference=True)
     trained.note_one_network("generate")
-    tokens = prompt_tokens(options.prompt, trained.vocabulary)
+    tokens = prompt_tokens(options.prompt, trained.tokeniser)
     unknown = [token for token in tokens if token not in trained.vocabulary]
     if unknown:
         say(f"note: not in the vocabulary, read as {UNK}: {' '.join(unknown)}")
-    return detokenize(
+    return trained.tokeniser.text(
         continuation(
             trained,
             tokens,
@@ -49,9 +51,9 @@ def generate(options: GenerateOptions) -> str:
     )
 
 
-def prompt_tokens(prompt: str, vocabulary: Vocabulary) -> list[str]:
-    """The prompt cut into words; the model is to go on, so its last sentence is not ended."""
-    tokens = known_tokens(prompt, vocabulary)
+def prompt_tokens(prompt: str, tokeniser: Tokeniser) -> list[str]:
+    """The prompt cut into tokens; the model is to go on, so its last sentence is not ended."""
+    tokens = tokeniser.tokens(prompt)
     return tokens[:-1] if tokens and tokens[-1] == EOS else tokens
 
 

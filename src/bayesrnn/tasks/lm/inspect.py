@@ -9,7 +9,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesrnn.data.text import known_tokens, read_text
+from bayesrnn.data.text import read_text
 from bayesrnn.data.vocabulary import EOS
 from bayesrnn.errors import CorpusError
 from bayesrnn.options import option
@@ -213,7 +213,7 @@ def inspected(
         next=list(
             map(
                 Continuation,
-                vocabulary.decode(found.following),
+                map(trained.tokeniser.shown, vocabulary.decode(found.following)),
                 found.following_probability.tolist(),
                 _values(found.following_spread, len(found.following)),
             )
@@ -224,9 +224,9 @@ def inspected(
 def _tokens(trained: TrainedLanguageModel, text: str | None, file: Path | None) -> list[str]:
     """The tokens; `--text` may continue after its end, a file is complete."""
     if file is not None:
-        tokens = known_tokens(read_text(file), trained.vocabulary)
+        tokens = trained.tokeniser.tokens(read_text(file))
     else:
-        tokens = prompt_tokens(text or "", trained.vocabulary)
+        tokens = prompt_tokens(text or "", trained.tokeniser)
     if all(token == EOS for token in tokens):
         given = f"the file {file} has" if file is not None else f"--text is {text!r}, which has"
         raise CorpusError(f"{given} no words; give a text of at least one word")
@@ -238,7 +238,7 @@ def _words(
 ) -> list[InspectedWord]:
     vocabulary = trained.vocabulary
     columns = zip(
-        tokens,
+        map(trained.tokeniser.shown, tokens),
         (token in vocabulary for token in tokens),
         found.probability.tolist(),
         _values(found.low, len(tokens)),
@@ -246,7 +246,7 @@ def _words(
         found.entropy.tolist(),
         found.aleatoric.tolist(),
         found.epistemic.tolist(),
-        vocabulary.decode(found.likeliest),
+        map(trained.tokeniser.shown, vocabulary.decode(found.likeliest)),
         found.likeliest_probability.tolist(),
         strict=True,
     )

@@ -1,6 +1,5 @@
 """The language-model task: predict the next word of a text."""
 
-import hashlib
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,22 +14,25 @@ from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabular
 from bayesrnn.methods.base import Method, Network, Objective, Outcome, build_word_network
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import Recipes
-from bayesrnn.runs.evaluation import EvaluationSettings, perplexity_row_text
+from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
+from bayesrnn.runs.places import moved
 from bayesrnn.runs.pruning.bench import Measurement
 from bayesrnn.runs.task import PERPLEXITY, Measure, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.lm import ENTRY
+from bayesrnn.tasks.lm.about_text import about_corpus, row_text, unknown_warning
 from bayesrnn.tasks.lm.calibrate import text_score, text_verdict
 from bayesrnn.tasks.lm.config import RECIPES, LanguageModelConfig
-from bayesrnn.tasks.lm.data import Corpus
+from bayesrnn.tasks.lm.data import Corpus, corpus_fingerprint
 from bayesrnn.tasks.lm.evaluate import TextEvaluation, TextOptions, TextRow, evaluate_text
 from bayesrnn.tasks.lm.likelihood import likelihood, text_chunks
 from bayesrnn.tasks.lm.model import LanguageModel
 from bayesrnn.tasks.lm.prune import VALIDATION_STREAMS, TextPruneOptions, text_measurement
 from bayesrnn.tasks.lm.sparse import smallest, whole
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel, corpus_of
+from bayesrnn.training.run_directory import RunDirectory
 from bayesrnn.uncertainty.likelihood import Likelihood
 
 
@@ -44,6 +46,7 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
     recipes: ClassVar[Recipes] = RECIPES
     unit: ClassVar[str] = "word"
     data_key: ClassVar[str] = "corpus"
+    can_start_from: ClassVar[bool] = True
     file_names: ClassVar[tuple[str, ...]] = (VOCABULARY_FILE,)
     problem_file: ClassVar[str | None] = VOCABULARY_FILE
     evaluate_options: ClassVar[type] = TextOptions
@@ -64,14 +67,24 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         return f"{corpus}-{config.method}-{config.size}-seed{config.seed}"
 
     def load(self, config: LanguageModelConfig) -> Corpus:
-        """The corpus."""
-        return corpus_of(config)
+        """The corpus; in the words of the run that training starts from, if from one."""
+        known = None
+        if config.start_from is not None:
+            text = RunDirectory(config.start_from).read_text(VOCABULARY_FILE)
+            known = read_vocabulary({VOCABULARY_FILE: text})
+        return corpus_of(config, known)
+
+    def load_for(self, run: TrainedLanguageModel) -> Corpus:
+        """The corpus of a run, with its words."""
+        return run.corpus()
+
+    def about_data(self, data: Corpus) -> list[str]:
+        """Its size, and the share of unknown tokens."""
+        return about_corpus(data)
 
     def fingerprint(self, data: Corpus) -> str:
         """A hash of the words and the training text."""
-        digest = hashlib.sha256("\n".join(data.vocabulary.words).encode())
-        digest.update(data.train.numpy().tobytes())
-        return digest.hexdigest()
+        return corpus_fingerprint(data)
 
     def files(self, data: Corpus) -> dict[str, str]:
         """The words, in the order of their numbers."""
@@ -128,7 +141,7 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
     def evaluate(
         self, path: Path, settings: EvaluationSettings, options: TextOptions
     ) -> TextEvaluation:
-        """Perplexity on a split of the run's own corpus."""
+        """Perplexity on a split of the run's own corpus, or on another text."""
         # What learns while it reads needs all of the network.
         run = self.open_run(
             path,
@@ -136,6 +149,8 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
             settings.device,
             for_inference=not (options.dynamic or options.sharpen),
         )
+        if not options.corpus or options.dynamic or options.sharpen:
+            run = moved(self, run, settings)
         return evaluate_text(run, settings, options)
 
     def held_out(self, run: TrainedLanguageModel, data: Corpus, most: int) -> HeldOut:
@@ -167,7 +182,12 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
 
     def line(self, row: TextRow) -> str:
         """The metrics of a row."""
-        return perplexity_row_text(row)
+        return row_text(row)
+
+    def notes(self, evaluation: TextEvaluation) -> list[str]:
+        """A warning where much of the text is unknown."""
+        row: TextRow = evaluation.asked
+        return unknown_warning(row.unknown or 0.0, "the text", row.unit)
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from dataclasses import dataclass
 from functools import cached_property
 
+from bayesrnn.data.tokens import UNITS, Tokeniser, make_tokeniser
 from bayesrnn.data.vocabulary import Vocabulary, read_vocabulary
 from bayesrnn.errors import RunError
 from bayesrnn.runs.task import TrainedRun
@@ -10,9 +11,11 @@ from bayesrnn.tasks.lm.config import LanguageModelConfig
 from bayesrnn.tasks.lm.data import Corpus, load_corpus
 
 
-def corpus_of(config: LanguageModelConfig) -> Corpus:
-    """The corpus that a configuration names."""
-    return load_corpus(config.corpus, config.data_dir, config.vocabulary_limit)
+def corpus_of(config: LanguageModelConfig, vocabulary: Vocabulary | None = None) -> Corpus:
+    """The corpus that a configuration names, in the words of a `vocabulary` if one is given."""
+    return load_corpus(
+        config.corpus, config.data_dir, config.vocabulary_limit, config.tokens, vocabulary
+    )
 
 
 @dataclass(frozen=True)
@@ -24,9 +27,20 @@ class TrainedLanguageModel(TrainedRun[LanguageModelConfig]):
         """The words that the model knows."""
         return read_vocabulary(self.files)
 
+    @cached_property
+    def tokeniser(self) -> Tokeniser:
+        """How it cuts text."""
+        return make_tokeniser(self.config.tokens, self.vocabulary)
+
+    @property
+    def unit(self) -> str:
+        """What it calls what it predicts, in the singular."""
+        return UNITS[self.config.tokens]
+
     def corpus(self) -> Corpus:
         """The corpus that the run learnt from, with the same words."""
-        corpus = corpus_of(self.config)
+        own = self.vocabulary if self.config.start_from else None
+        corpus = corpus_of(self.config, own)
         if corpus.vocabulary != self.vocabulary:
             raise RunError(
                 f"the words of {' '.join(self.config.corpus)} are not those that {self.path} was "

@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from bayesrnn.errors import TrainingDivergedError
 from bayesrnn.options import option
 from bayesrnn.progress import say
-from bayesrnn.runs.arguments import RunOptions
 from bayesrnn.tasks.lm.dynamic_settings import (
     DEFAULTS,
     DynamicRule,
@@ -15,7 +14,7 @@ from bayesrnn.tasks.lm.dynamic_settings import (
     DynamicSettings,
     keep_settings,
 )
-from bayesrnn.tasks.lm.tuning import open_tuning_text
+from bayesrnn.tasks.lm.tuning import TuningOptions, open_tuning_text
 from bayesrnn.uncertainty.likelihood import Likelihood
 
 #: Tuning moves a setting by these factors in turn, while that gains this many nats a word.
@@ -23,7 +22,7 @@ _TUNING_FACTORS, _WORTH_WHILE = (8.0, 2.0), 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneOptions(RunOptions):
+class TuneOptions(TuningOptions):
     """The rule whose settings to find, and on how much text."""
 
     rule: DynamicRule = option("sgd", "the kind of update")

@@ -8,7 +8,7 @@ from pathlib import Path
 from bayesrnn.errors import TrainingDivergedError
 from bayesrnn.options import option
 from bayesrnn.progress import say
-from bayesrnn.runs.arguments import RunOptions, seed_option
+from bayesrnn.runs.arguments import seed_option
 from bayesrnn.tasks.lm.sharpening import (
     AIMS,
     Aim,
@@ -16,7 +16,7 @@ from bayesrnn.tasks.lm.sharpening import (
     SharpenSettings,
     keep_sharpening,
 )
-from bayesrnn.tasks.lm.tuning import TuningText, open_tuning_text
+from bayesrnn.tasks.lm.tuning import TuningOptions, TuningText, open_tuning_text
 from bayesrnn.uncertainty.likelihood import Likelihood
 
 #: A change of a setting has to gain this many nats a word.
@@ -36,7 +36,7 @@ _FIRST_STD = 0.05
 
 
 @dataclass(frozen=True, kw_only=True)
-class TuneSharpeningOptions(RunOptions):
+class TuneSharpeningOptions(TuningOptions):
     """Which settings to try, and on how much text."""
 
     words: int = option(7_000, "words of the validation text to tune on", ge=1)

@@ -5,12 +5,18 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.runs.arguments import RunOptions
+from bayesrnn.runs.arguments import DataOptions, RunOptions
+from bayesrnn.runs.places import moved
 from bayesrnn.tasks.lm.data import Corpus
 from bayesrnn.tasks.lm.likelihood import target_log_probs
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
 from bayesrnn.uncertainty.likelihood import Likelihood
+
+
+@dataclass(frozen=True, kw_only=True)
+class TuningOptions(RunOptions, DataOptions):
+    """Which run to find settings for."""
 
 
 @dataclass(frozen=True)
@@ -28,7 +34,7 @@ class TuningText:
         return f"the first {self.static.tokens:,} words of valid"
 
 
-def open_tuning_text(options: RunOptions, words: int, segment: int, segments: int) -> TuningText:
+def open_tuning_text(options: TuningOptions, words: int, segment: int, segments: int) -> TuningText:
     """Open a run to find settings on `words` words, in at least so many segments of `segment`."""
     if words < segments * segment:
         raise ConfigError(
@@ -39,7 +45,8 @@ def open_tuning_text(options: RunOptions, words: int, segment: int, segments: in
         raise ConfigError(
             f"{options.run} is a file, which keeps no settings; give the folder of a run"
         )
-    trained = TASK.open_run(options.run, options.checkpoint, options.device)
+    opened = TASK.open_run(options.run, options.checkpoint, options.device)
+    trained = moved(TASK, opened, options)
     corpus = trained.corpus()
     text = corpus.valid[: words + 1].to(trained.device)
     nll = -target_log_probs(trained.method.mean(trained.net), text).double().mean().item()

@@ -8,7 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesrnn.data.text import known_tokens, read_text
+from bayesrnn.data.text import read_text
+from bayesrnn.data.tokens import WORD
 from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
 from bayesrnn.errors import CorpusError
 from bayesrnn.options import option
@@ -17,6 +18,7 @@ from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.report.table import distinct_names
 from bayesrnn.runs.arguments import UncertaintyOptions
 from bayesrnn.runs.file_summary import summarise
+from bayesrnn.runs.places import moved
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.lm.data import CORPUS_NAMES, Corpus, load_corpus
@@ -95,7 +97,10 @@ def uncertainty(
     """The benchmark of each run, on the text of its own corpus."""
     summaries = [summarise(TASK, run) for run in runs]
     # All are loaded before the long work begins, so that a mistake is reported at once.
-    trained = [TASK.open_run(run, checkpoint, device, for_inference=True) for run in runs]
+    trained = [
+        moved(TASK, TASK.open_run(run, checkpoint, device, for_inference=True), settings)
+        for run in runs
+    ]
     corpora = [one.corpus() for one in trained]
     texts = [_texts(*pair, settings) for pair in zip(trained, corpora, strict=True)]
     names = distinct_names(summaries)
@@ -121,7 +126,7 @@ def _texts(
             regular, share, len(vocabulary), streams["random words"]
         )
     for given in settings.shifts:
-        other = _other_text(given, vocabulary, trained.config.data_dir)
+        other = _other_text(given, trained)
         texts[_free_name(Path(given).name, texts)] = other[: len(regular)]
     # Now, and not after the long work.
     for name, text in texts.items():
@@ -131,14 +136,16 @@ def _texts(
     return texts
 
 
-def _other_text(given: str, vocabulary: Vocabulary, data_dir: Path | None) -> Tensor:
+def _other_text(given: str, trained: TrainedLanguageModel) -> Tensor:
     """Another text in the words of the model: a file, or the test text of a corpus."""
-    path = Path(given)
+    path, vocabulary = Path(given), trained.vocabulary
     if given in CORPUS_NAMES or path.is_dir():
-        corpus = load_corpus(given, data_dir)
+        kind = trained.config.tokens
+        known = None if kind == WORD else vocabulary
+        corpus = load_corpus(given, trained.config.data_dir, tokens=kind, vocabulary=known)
         words = corpus.vocabulary.decode(corpus.test)
     else:
-        words = known_tokens(read_text(path), vocabulary)
+        words = trained.tokeniser.tokens(read_text(path))
     if not any(word != EOS for word in words):
         raise CorpusError(f"--shift is {given}, which has no words; give a text")
     return vocabulary.encode(words)

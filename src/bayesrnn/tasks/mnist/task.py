@@ -18,6 +18,7 @@ from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import Chunk, HeldOut
 from bayesrnn.runs.load import load_run
+from bayesrnn.runs.places import moved
 from bayesrnn.runs.task import Measure, Task, TrainedRun, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.mnist import ENTRY
@@ -56,6 +57,7 @@ class MnistTask(Task[MnistConfig, Images]):
     recipes: ClassVar[Recipes] = RECIPES
     unit: ClassVar[str] = "image"
     data_key: ClassVar[str] = "images"
+    can_start_from: ClassVar[bool] = True
 
     def resolve(
         self,
@@ -126,7 +128,7 @@ class MnistTask(Task[MnistConfig, Images]):
 
     def evaluate(self, path: Path, settings: EvaluationSettings, options: Any) -> ImageEvaluation:
         """Error, likelihood and calibration on a split of the run's own images."""
-        run = self.open_run(path, settings.checkpoint, settings.device)
+        run = moved(self, self.open_run(path, settings.checkpoint, settings.device), settings)
         images: ImageSet = getattr(self.load(run.config), settings.split)
         return evaluate_images(run, images.to(run.device), settings)
 

@@ -15,6 +15,7 @@ class SentimentConfig(TrainingConfig):
     """Everything needed to train a text predictor, and to train it again."""
 
     task: ClassVar[str] = "sentiment"
+    data_names: ClassVar[tuple[str, ...]] = (SCALE_DATA,)
 
     data: str = option(
         SCALE_DATA,

@@ -29,6 +29,7 @@ from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
+from bayesrnn.runs.places import moved
 from bayesrnn.runs.task import Measure, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.sentiment import ENTRY
@@ -156,7 +157,7 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         self, path: Path, settings: EvaluationSettings, options: Any
     ) -> SentimentEvaluation:
         """Error, likelihood and calibration, or intervals, on a split of the run's own texts."""
-        run = self.open_run(path, settings.checkpoint, settings.device)
+        run = moved(self, self.open_run(path, settings.checkpoint, settings.device), settings)
         return evaluate_sentiment(run, settings)
 
     def held_out(self, run: TrainedTextPredictor, data: Reviews, most: int) -> HeldOut:
