@@ -50,9 +50,10 @@ class ForecastRow(Row):
 
     nll: of each value given those before it, in units of its window.
     coverage, width: by level in percent.
+    by_window: of each window its series, its start, and what `compare` resamples.
     """
 
-    stored_only: ClassVar[tuple[str, ...]] = ("mase_by_window",)
+    stored_only: ClassVar[tuple[str, ...]] = ("by_window",)
 
     nll: float
     kl: float | None = None
@@ -70,7 +71,7 @@ class ForecastRow(Row):
     width_calibrated: dict[str, float] | None = None
     coverage_by_step: dict[str, tuple[float, ...]] | None = None
     mase_by_step: tuple[float, ...] | None = None
-    mase_by_window: tuple[float, ...] | None = None
+    by_window: dict[str, tuple[float, ...]] | None = None
     epistemic_share: float | None = None
     windows: int | None = None
     values: int
@@ -123,7 +124,9 @@ def evaluate_forecasts(
             made = backtest(data, known, draws, paths, noise, widening, bar.update)
         found.append(made)
         log_probs = window_log_probs(draws, windows, likelihood)
-        return ForecastRow(**inference._asdict(), **_columns(made), nll=-log_probs.mean().item())
+        return ForecastRow(
+            **inference._asdict(), **_columns(made, places), nll=-log_probs.mean().item()
+        )
 
     def bounded(inference: Inference, method: Bounded) -> ForecastRow:
         size = run.config.batch_size
@@ -179,15 +182,16 @@ def _summed(windows: Windows, likelihood: str) -> SummedMinibatch:
     return lambda state: objective, int(windows.scored(places).sum())
 
 
-def _columns(found: Backtest) -> dict[str, Any]:
+def _columns(found: Backtest, places: Places) -> dict[str, Any]:
     own, calibrated = found.network, found.calibrated
+    where = {"series": tuple(places.series.tolist()), "start": tuple(places.starts.tolist())}
     names = ("mase", "wql", "crps", "smape", "msis", "nd", "mase_by_step", "windows", "values")
     made = {name: getattr(own, name) for name in names}
     made |= {
         "coverage": dict(own.coverage),
         "width": dict(own.width),
         "coverage_by_step": dict(own.coverage_by_step),
-        "mase_by_window": tuple(own.mase_by_window.tolist()),
+        "by_window": where | {name: tuple(of.tolist()) for name, of in own.by_window.items()},
         "epistemic_share": found.epistemic_share,
     }
     if calibrated is not None:

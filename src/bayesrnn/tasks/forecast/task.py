@@ -20,11 +20,13 @@ from bayesrnn.runs.config import Recipes
 from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import Chunk, HeldOut
 from bayesrnn.runs.load import load_run
-from bayesrnn.runs.task import Measure, Task, ValidationScore
+from bayesrnn.runs.summary import RunSummary
+from bayesrnn.runs.task import Measure, OwnComparison, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.forecast import ENTRY
 from bayesrnn.tasks.forecast.backtest import Known, known_windows
 from bayesrnn.tasks.forecast.calibrate import forecast_verdict, window_score
+from bayesrnn.tasks.forecast.compare import compare_forecasts
 from bayesrnn.tasks.forecast.config import RECIPES, ForecastConfig
 from bayesrnn.tasks.forecast.data import ForecastData, WindowBatches, training_targets
 from bayesrnn.tasks.forecast.evaluate import (
@@ -173,6 +175,17 @@ class ForecastTask(Task[ForecastConfig, ForecastData]):
     def verdict(self, run: TrainedForecaster, data: ForecastData) -> Verdict | None:
         """Whether its intervals can be believed, and whether it beats seasonal naive."""
         return forecast_verdict(run, data)
+
+    def compare(self, summaries: Sequence[RunSummary]) -> OwnComparison | None:
+        """Which differences between forecasts are more than chance."""
+        table = compare_forecasts([one for one in summaries if one.task is self])
+        return None if table is None else OwnComparison("Forecasts side by side", table)
+
+    def uncertainty(self) -> UncertaintyReport:
+        """What intervals hold: by step, by length of history, by novelty, of series never seen."""
+        from bayesrnn.tasks.forecast.uncertainty import REPORT  # late: it opens runs of this task
+
+        return REPORT
 
     def line(self, row: ForecastRow) -> str:
         """The metrics of a row."""
