@@ -14,6 +14,7 @@ from bayesrnn.random import seeded
 from bayesrnn.report.table import Table, distinct_names
 from bayesrnn.runs.evaluation import CALIBRATED
 from bayesrnn.runs.summary import RunSummary
+from bayesrnn.tasks.forecast.evaluate import REFITTED
 from bayesrnn.tasks.forecast.resampling import interval, ratios, times_drawn
 from bayesrnn.uncertainty.bootstrap import Interval
 
@@ -152,7 +153,7 @@ def kept_lines(summaries: Sequence[RunSummary]) -> list[ForecastLine]:
     """What evaluations of each run kept: of the mean, of draws, and of what is calibrated."""
     found = []
     for run, summary in zip(distinct_names(summaries), summaries, strict=True):
-        for inference in ("mean", "samples", CALIBRATED):
+        for inference in ("mean", "samples", CALIBRATED, REFITTED):
             result = summary.result(_SPLIT, inference)
             if result is not None:
                 found.append(_read(result, run, summary))

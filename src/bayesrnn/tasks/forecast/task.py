@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from bayesrnn.core.init import relative
+from bayesrnn.data.series import SeriesSet
+from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
@@ -28,9 +30,11 @@ from bayesrnn.tasks.forecast.backtest import Known, known_windows
 from bayesrnn.tasks.forecast.calibrate import forecast_verdict, window_score
 from bayesrnn.tasks.forecast.compare import compare_forecasts
 from bayesrnn.tasks.forecast.config import RECIPES, ForecastConfig
-from bayesrnn.tasks.forecast.data import ForecastData, WindowBatches, training_targets
+from bayesrnn.tasks.forecast.data import ForecastData, WindowBatches, prepare, training_targets
 from bayesrnn.tasks.forecast.evaluate import (
+    REFITTED,
     BacktestOptions,
+    Fold,
     ForecastEvaluation,
     ForecastRow,
     evaluate_forecasts,
@@ -42,7 +46,9 @@ from bayesrnn.tasks.forecast.layout import read_layout
 from bayesrnn.tasks.forecast.likelihood import horizon_log_probs, steps_of, window_loss
 from bayesrnn.tasks.forecast.model import ForecastNetwork
 from bayesrnn.tasks.forecast.paths import mean_path
-from bayesrnn.tasks.forecast.source import data_of
+from bayesrnn.tasks.forecast.refit import refitted
+from bayesrnn.tasks.forecast.slices import Places
+from bayesrnn.tasks.forecast.source import data_of, wishes_of
 from bayesrnn.tasks.forecast.trained import LAYOUT_FILE, TrainedForecaster
 from bayesrnn.tasks.forecast.windows import Windows
 from bayesrnn.uncertainty.fitting import fitted_nll
@@ -75,6 +81,13 @@ class ForecastTask(Task[ForecastConfig, ForecastData]):
     file_names: ClassVar[tuple[str, ...]] = (LAYOUT_FILE,)
     problem_file: ClassVar[str | None] = LAYOUT_FILE
     evaluate_options = BacktestOptions
+    own_inferences: ClassVar[Mapping[str, tuple[str, str]]] = {
+        REFITTED: ("refitted", "test, trained anew on the way through the windows")
+    }
+
+    def __init__(self, series: SeriesSet | None = None) -> None:
+        #: What is learnt, where that is in no file.
+        self._series = series
 
     def run_name(self, config: ForecastConfig) -> str:
         """Named by the file, method and seed."""
@@ -82,6 +95,8 @@ class ForecastTask(Task[ForecastConfig, ForecastData]):
 
     def load(self, config: ForecastConfig) -> ForecastData:
         """The series, cut into parts in time."""
+        if self._series is not None:
+            return prepare(self._series, wishes_of(config))
         return data_of(config)
 
     def fingerprint(self, data: ForecastData) -> str:
@@ -141,8 +156,18 @@ class ForecastTask(Task[ForecastConfig, ForecastData]):
         self, path: Path, settings: EvaluationSettings, options: BacktestOptions
     ) -> ForecastEvaluation:
         """A backtest on a split of the run's own series."""
+        if options.refit and settings.split != "test":
+            raise ConfigError(
+                f"--refit is {options.refit}, which is for test windows, but --split is "
+                f"{settings.split}; leave one of them out"
+            )
         run = self.open_run(path, settings.checkpoint, settings.device)
-        return evaluate_forecasts(run, run.data(), settings, options)
+        data = run.data()
+
+        def trained_anew(places: Places) -> list[Fold]:
+            return refitted(ForecastTask, run, data, places, options.refit)
+
+        return evaluate_forecasts(run, data, settings, options, trained_anew)
 
     def held_out(self, run: TrainedForecaster, data: ForecastData, most: int) -> HeldOut:
         """Values of validation windows, in units of their windows."""
