@@ -158,10 +158,15 @@ def _read_config_file(path: Path | None) -> dict[str, Any]:
 
 def _resumed(saved: Config, given: Mapping[str, Any], file: Mapping[str, Any]) -> Config:
     """The saved configuration with what may change; anything else that differs is an error."""
-    before = {**vars(saved), **saved.options}
+    before = {**saved.options, **vars(saved)}
     values, options = file_entries(type(saved), file)
     wanted = {**values, **options, **given}
-    changed = {name: value for name, value in wanted.items() if not _same(value, before.get(name))}
+    changed = {
+        name: value
+        for name, value in wanted.items()
+        # A task and a method may have an option of one name.
+        if not (_same(value, before.get(name)) or _same(value, saved.options.get(name)))
+    }
     for name in [item.name for item in options_of(type(saved)) if "auto" in item.choices]:
         if name not in _CHANGEABLE and changed.get(name) == "auto":
             del changed[name]  # what was found when the run was started
