@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias
 
 import numpy as np
@@ -192,6 +192,20 @@ class SeriesSet:
                 for name, values in sorted(arrays.items()):
                     digest.update(repr((kind, name, len(values))).encode() + _bytes(values))
         return digest.hexdigest()
+
+    def part(self, one: Series, first: int, stop: int) -> Series:
+        """The places first, ..., stop - 1 of a series, as if there were no others."""
+        start = one.start
+        if self.frequency is not None:
+            start = self.frequency.stamps(one.start, first, 1)[0]
+        return replace(
+            one,
+            start=start,
+            number=one.number + first * self.stride,
+            target=one.target[first:stop],
+            known={name: values[first:stop] for name, values in one.known.items()},
+            past={name: values[first:stop] for name, values in one.past.items()},
+        )
 
     def labels(self, one: Series, first: int, count: int) -> list[str]:
         """How files and tables name the places first, ... of a series: dates, or numbers."""

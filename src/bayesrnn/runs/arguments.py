@@ -108,9 +108,14 @@ class ReportOptions(NetworkOptions, JsonOptions):
 
 
 @dataclass(frozen=True, kw_only=True)
-class UncertaintyOptions(CalibrationOptions, DataOptions):
+class MeasurementOptions(DataOptions):
     """The options of every measurement of uncertainty."""
 
     split: str = option("test", "which part of the data is regular", choices=SPLITS)
     bootstrap: int = option(1000, "resamples behind the intervals; 0: none", ge=0)
     seed: int = seed_option("seed of draws, shifts and resamples")
+
+
+@dataclass(frozen=True, kw_only=True)
+class UncertaintyOptions(MeasurementOptions, CalibrationOptions):
+    """The same, of predictions that `bayesrnn calibrate` scales."""

@@ -8,7 +8,7 @@ from typing import Any, ClassVar, TypeVar
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Method
-from bayesrnn.options import CheckedOptions, flag, option, options_of, to_toml
+from bayesrnn.options import CheckedOptions, Option, flag, option, options_of, to_toml
 from bayesrnn.runs.arguments import DEVICES
 from bayesrnn.runs.options import method_options, option_owners
 from bayesrnn.training.loop import PRECISIONS
@@ -231,9 +231,11 @@ def resolve(
         does what that version did.
     """
     values, options = file_entries(config_type, file or {})
-    for name, value in given.items():
-        (options if option_owners(name) else values)[name] = value
     known = {item.name: item for item in options_of(config_type)}
+    named = str({**values, **given}.get("method", known["method"].default))
+    for name, value in given.items():
+        of_method = _is_of_method(name, value, named, known.get(name))
+        (options if of_method else values)[name] = value
     for name, item in known.items():
         if item.choices and item.default is not None:
             item.check(values.setdefault(name, item.default))
@@ -262,6 +264,12 @@ def resolve(
         if values.get(name) not in (None, known[name].default, 0):
             _require_kl(name, values)
     return config_type(**values)
+
+
+def _is_of_method(name: str, value: Any, method: str, own: Option | None) -> bool:
+    """Whether an option is of the method; of one that the task has, too, the value decides."""
+    owners = option_owners(name)
+    return bool(owners) if own is None else method in owners and value not in own.choices
 
 
 def file_entries(

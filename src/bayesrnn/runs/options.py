@@ -1,7 +1,7 @@
 """Options on the command line: what `option` fields become there, and those of methods."""
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields, make_dataclass
 from pathlib import Path
 from typing import Annotated, Any, Literal, NamedTuple, TypeVar
@@ -26,15 +26,21 @@ class _Argument(NamedTuple):
     default: Any
 
 
-def command_line_type(name: str, parts: Iterable[type], description: str) -> type:
+def command_line_type(name: str, parts: Sequence[type], description: str) -> type:
     """A dataclass for the command line with the options of `parts` and of every method.
 
     All are None unless given (flags: their default), so that a recipe, a configuration file or a
     resumed run can tell what the user asked for from what is left to them.
     """
     made = _arguments(parts)
+    own = {item.name: item for part in parts for item in _own_first(part)}
     for item, owners in _method_options().values():
-        made[item.name] = _argument(item, f"[{', '.join(owners)}] ", by_recipe=True)
+        prefix = f"[{', '.join(owners)}] "
+        if item.name in own:  # of such a name, the values of both are taken (`resolve`)
+            same = own[item.name]
+            choices = f"{', '.join(same.choices)}: " if same.choices else ""
+            prefix = f"{choices}{_help(same, by_recipe=False)}; {prefix}"
+        made[item.name] = _argument(item, prefix, by_recipe=True)
     stated = [(one.name, one.hint, field(default=one.default)) for one in made.values()]
     return make_dataclass(name, stated, namespace={"__doc__": description}, frozen=True)
 

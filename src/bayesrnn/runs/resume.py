@@ -32,12 +32,17 @@ def resumed(
     The data may have another path where they are not in their old place; training refuses other
     data.
     """
-    before = with_whole_paths(task, {**vars(saved), **saved.options})
+    before = with_whole_paths(task, {**saved.options, **vars(saved)})
     values, options = file_entries(type(saved), file)
     wanted = with_whole_paths(task, {**values, **options, **given})
     if isinstance(wanted.get("epochs"), Added):
         wanted["epochs"] += saved.epochs
-    changed = {name: value for name, value in wanted.items() if not _same(value, before.get(name))}
+    changed = {
+        name: value
+        for name, value in wanted.items()
+        # A task and a method may have an option of one name.
+        if not (_same(value, before.get(name)) or _same(value, saved.options.get(name)))
+    }
     for name in [item.name for item in options_of(type(saved)) if "auto" in item.choices]:
         if name not in _CHANGEABLE and changed.get(name) == "auto":
             del changed[name]  # what was found when the run was started

@@ -36,7 +36,7 @@ def test_a_scan_says_the_tail_of_each_value_and_replaces_what_is_strange():
     target[140] += 300
     layout = layout_of(target[:130])
     networks = [SeasonalNaive()]
-    kept = scan_series(daily(target), layout, networks, 130, seeded(1))
+    kept = scan_series(daily(target), layout, networks, 130, seeded(1), replaced_below=0.0)
     clean = scan_series(daily(target), layout, networks, 130, seeded(1), replaced_below=1e-3)
     assert kept.p[10] < 1e-6
     assert kept.p[17] < 1e-3, "without replacing it, it has an echo"
@@ -53,6 +53,53 @@ def test_a_scan_says_the_tail_of_each_value_and_replaces_what_is_strange():
     log_prob = HEADS["gaussian"].log_prob(of, y, base, unit).item()
     assert kept.log_prob[0] == pytest.approx(log_prob, rel=1e-5)
     assert kept.epistemic[0] == 0
+
+
+def test_a_change_that_stays_is_read_as_it_is_after_half_a_season():
+    target = noisy_week(160)
+    target[135:] += 300
+    layout = layout_of(target[:130])
+    scan = scan_series(daily(target), layout, [SeasonalNaive()], 130, seeded(1))
+    assert scan.p[5:9].max() < 1e-6
+    assert scan.p[-10:].min() > 0.01
+    np.testing.assert_allclose(scan.median[-7:], target[-7:], atol=40)
+
+
+def test_new_values_of_covariates_are_read_with_them(program, tmp_path):
+    """A network that knows of the promotions finds a day with one usual, and without it strange."""
+    rng = np.random.default_rng(5)
+    promotion = (rng.random(330) < 0.3).astype(float)
+    target, weather = noisy_week(330) + 60 * promotion, rng.normal(size=330)
+    names = ("promotion", "weather")
+    before, folder = (promotion[:300], weather[:300]), tmp_path / "run"
+    data = write_csv(tmp_path / "sales.csv", target[:300], names=names, columns=before)
+    covariates = ("--known", "promotion", "--past", "weather")
+    options = ("--data", data, "--out", folder, "--method", "plain", "--horizon", "7", *covariates)
+    trained = ("--hidden", "16", "--batch-size", "16", "--windows", "640", "--epochs", "6")
+    code, _, errors = program("train", "forecast", *trained, *ONE, *options)
+    assert code == 0, errors
+    told = promotion[300:].copy()
+    hidden = int(np.flatnonzero(told)[2])
+    told[hidden] = 0
+    found = {}
+    for name, of in (("told", promotion[300:]), ("hidden", told)):
+        new = (of, weather[300:])
+        file = write_csv(
+            tmp_path / f"{name}.csv", target[300:], first="2001-10-28", names=names, columns=new
+        )
+        code, _, errors = program("anomalies", folder, "--data", file)
+        assert code == 0, errors
+        found[name] = rows_of(folder / "anomalies.csv")
+    p = {name: [float(row["p"]) for row in rows] for name, rows in found.items()}
+    assert p["told"][:hidden] == p["hidden"][:hidden]
+    assert 10 * p["hidden"][hidden] < p["told"][hidden]
+    assert p["hidden"][hidden] < 1e-3
+    assert found["hidden"][hidden]["cause"] != ""
+    code, _, errors = program(
+        "anomalies", folder, "--data", write_csv(tmp_path / "bare.csv", target[300:])
+    )
+    assert code == 1
+    assert "promotion" in errors
 
 
 def test_a_new_week_is_judged(program, tmp_path):

@@ -10,8 +10,10 @@ from bayesrnn.tasks.forecast.calendar import calendar_inputs, calendar_values
 from bayesrnn.tasks.forecast.data import Wishes, prepare, require_suits, usual_horizon
 from bayesrnn.tasks.forecast.layout import read_layout
 from bayesrnn.tasks.forecast.slices import make_slices
+from bayesrnn.tasks.forecast.task import TASK
 
 from .made_up import MONDAY, daily, noisy_week
+from .test_forecasting import ONE, SMALL, write_csv
 
 WISHES = Wishes(horizon=5, valid=4, calibration=2, test=2)
 
@@ -93,3 +95,37 @@ def test_series_that_do_not_suit_are_refused():
         require_suits(weekly, layout)
     with pytest.raises(CorpusError, match="too short"):
         require_suits(daily(np.zeros(5)), layout)
+
+
+def test_a_base_is_that_of_forecasts_or_of_an_ensemble():
+    """Both have an option of this name; the value tells which is meant."""
+
+    def resolved(**given):
+        found = TASK.resolve(given)
+        return found.base, found.options.get("base")
+
+    assert resolved(base="none") == ("none", None)
+    assert resolved(base="last", method="ensemble") == ("last", "plain")
+    assert resolved(base="bbb", method="ensemble") == ("auto", "bbb")
+    with pytest.raises(ConfigError, match="auto, seasonal, last, none"):
+        resolved(base="first")
+
+
+def test_a_base_is_given_on_the_command_line_and_again_to_resume(program, tmp_path):
+    data = write_csv(tmp_path / "sales.csv", noisy_week(120))
+    for method in ("plain", "ensemble"):
+        run = tmp_path / method
+        more = ("--members", "2") if method == "ensemble" else ()
+        options = ("--data", data, "--out", run, "--base", "none", "--method", method, *more)
+        code, _, errors = program("train", "forecast", *SMALL, *ONE, *options)
+        assert code == 0, errors
+        assert "learnt is the value itself" in errors
+        code, _, errors = program("train", "forecast", "--resume", "--out", run, "--base", "none")
+        assert code == 0, errors
+        code, _, errors = program("train", "forecast", "--resume", "--out", run, "--base", "last")
+        assert code == 1
+        assert "--base is last, but the run was started with none" in errors
+    code, text, _ = program("train", "forecast", "--help")
+    assert code == 0
+    assert "seasonal" in text
+    assert "[ensemble]" in text

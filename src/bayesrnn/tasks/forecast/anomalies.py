@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
@@ -10,6 +11,7 @@ import numpy as np
 
 from bayesrnn.data.series import Floats, Series, SeriesSet
 from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.methods.base import Network
 from bayesrnn.options import REQUIRED, option
 from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
@@ -31,6 +33,8 @@ from bayesrnn.uncertainty.broken_data import broken_mask, broken_runs
 from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.novelty import window_features
 
+#: What can be ranked as a whole.
+WINDOWS: Final = ("horizon", "day", "week")
 #: From which share of ignorance on a situation is unfamiliar.
 UNFAMILIAR_SHARE: Final = 0.3
 
@@ -43,7 +47,7 @@ class AnomalyOptions(RunOptions, JsonOptions):
     window: str = option(
         "horizon",
         "what is ranked as a whole: as many values as the horizon, days, or weeks from Monday on",
-        choices=("horizon", "day", "week"),
+        choices=WINDOWS,
     )
     p: float = option(0.001, "a value is flagged if one so far out has this chance", gt=0, lt=1)
     samples: int = option(10, "draws of the network; 0: the mean weights alone", ge=0)
@@ -82,27 +86,8 @@ def find_anomalies(options: AnomalyOptions) -> str:
             require_writable(path)
     own = run.data()
     new = series_of(run.config, options.data, run.layout)
-    require_suits_step(new, run.layout)
     draws = Draws(run.method, run.net, options.samples, seeded(options.seed))
-    networks = list(draws.networks())
-    joined = [_joined(own.series, new, one) for one in new.series]
-    total = sum(len(target) - first for target, first, _ in joined)
-    past = sum(_past_values(own, number) for _, _, number in joined)
-    found = []
-    with progress_bar(total + past, " values", "reading", delay=1.0) as bar:
-        for (target, first, number), given in zip(joined, new.series, strict=True):
-            series = _with_target(own.series, number, target, given)
-            require_suits(series, run.layout)
-            generator = seeded(options.seed)
-            before = scan_series(
-                one_series(own.series, number),
-                *(run.layout, networks, _scanned_from(own, number), generator),
-                advance=bar.update,
-            )
-            scan = scan_series(
-                series, run.layout, networks, first, generator, options.p, advance=bar.update
-            )
-            found.append(_judged(series, own, number, scan, before, options, run.layout))
+    found = judge(own, new, list(draws.networks()), options.window, options.p, options.seed)
     write_text(anomalies_csv(found), csv)
     if options.html is not None:
         write_text(anomalies_page(found, str(options.run)), options.html)
@@ -111,13 +96,40 @@ def find_anomalies(options: AnomalyOptions) -> str:
     return f"{anomalies_text(found)}\nwritten: {csv}"
 
 
+def judge(
+    own: ForecastData,
+    new: SeriesSet,
+    networks: Sequence[Network],
+    window: str,
+    p: float,
+    seed: int,
+) -> list[Judged]:
+    """What networks that were trained on `own` say of the new values of its series."""
+    require_suits_step(new, own.layout)
+    joined = [_joined(own.series, new, one) for one in new.series]
+    total = sum(len(one.target) - first for one, first, _ in joined)
+    total += sum(_past_values(own, number) for _, _, number in joined)
+    found = []
+    with progress_bar(total, " values", "reading", delay=1.0) as bar:
+        for one, first, number in joined:
+            series = replace(own.series, series=(one,))
+            require_suits(series, own.layout)
+            generator, past = seeded(seed), one_series(own.series, number)
+            before, scan = (
+                scan_series(of, own.layout, networks, start, generator, advance=bar.update)
+                for of, start in ((past, _scanned_from(own, number)), (series, first))
+            )
+            found.append(_judged(series, own, number, before, scan, window, p))
+    return found
+
+
 def require_suits_step(series: SeriesSet, layout: Layout) -> None:
     """Refuse new values with another step; how few they are does not matter here."""
     long_enough = tuple(replace(one, target=np.zeros(layout.fewest)) for one in series.series[:1])
     require_suits(replace(series, series=long_enough), layout)
 
 
-def _joined(own: SeriesSet, new: SeriesSet, one: Series) -> tuple[Floats, int, int]:
+def _joined(own: SeriesSet, new: SeriesSet, one: Series) -> tuple[Series, int, int]:
     """The own series with the new values after it, the place of the first new one, its number."""
     names = [series.name for series in own.series]
     if one.name in names:
@@ -138,21 +150,24 @@ def _joined(own: SeriesSet, new: SeriesSet, one: Series) -> tuple[Floats, int, i
             )
     if first < 0 or first > len(before.target) + 10 * len(one.target) + 1000:
         raise CorpusError(f"the new values of {one.name} do not follow those of the run")
-    target = np.full(max(len(before.target), first + len(one.target)), np.nan)
-    target[: len(before.target)] = before.target
-    target[first : first + len(one.target)] = one.target
+    joined = replace(
+        before,
+        name=one.name,
+        target=_after(before.target, one.target, first),
+        known={name: _after(of, one.known[name], first) for name, of in before.known.items()},
+        past={name: _after(of, one.past[name], first) for name, of in before.past.items()},
+    )
     # What the run knows already is not new, unless there is nothing else.
-    begin = len(before.target) if len(target) > len(before.target) else first
-    return target, max(first, begin), number
+    begin = len(before.target) if len(joined.target) > len(before.target) else first
+    return joined, max(first, begin), number
 
 
-def _with_target(own: SeriesSet, number: int, target: Floats, new: Series) -> SeriesSet:
-    one = own.series[number]
-    if one.known or one.past:
-        raise ConfigError(
-            "anomalies are not found yet by runs with covariates; train one without --known, --past"
-        )
-    return replace(own, series=(replace(one, target=target, name=new.name),))
+def _after(before: Floats, new: Floats, first: int) -> Floats:
+    """Old values and, from the place `first` on, new ones; NaN between them."""
+    made = np.full(max(len(before), first + len(new)), np.nan)
+    made[: len(before)] = before
+    made[first : first + len(new)] = new
+    return made
 
 
 def _scanned_from(own: ForecastData, number: int) -> int:
@@ -168,15 +183,15 @@ def _judged(
     series: SeriesSet,
     own: ForecastData,
     number: int,
-    scan: Scan,
     before: Scan,
-    options: AnomalyOptions,
-    layout: Layout,
+    scan: Scan,
+    window: str,
+    p: float,
 ) -> Judged:
-    one, first = series.series[0], scan.first
+    one, first, layout = series.series[0], scan.first, own.layout
     values, past = one.target[first:], one.target[:first]
     novelty = past_novelty(own.series.series[number].target, layout.horizon, layout.season)
-    windows = _windows(series, first, len(values), options.window, layout)
+    windows = _windows(series, first, len(values), window, layout)
     features = [
         window_features(
             one.target[: first + stop], min(stop - start, layout.horizon), layout.season
@@ -187,11 +202,12 @@ def _judged(
     ranks = np.zeros(len(features)) if novelty is None else novelty.novelty(made)
     words = [""] * len(features) if novelty is None else novelty.words(made, "windows")
     broken = broken_mask(broken_runs(values, past, scan.median), len(values))
-    causes = []
-    for place in range(len(values)):
-        window = sum(start <= place for _, start in windows) - 1
-        causes.append(_cause(scan, place, bool(broken[place]), float(ranks[window]), options.p))
-    past_windows = _windows(own.series, before.first, len(before.p), options.window, layout)
+    of_window = np.repeat(ranks, [stop - start for start, stop in _bounds(windows, len(values))])
+    causes = [
+        _cause(scan, place, bool(broken[place]), float(novelty_there), p)
+        for place, novelty_there in enumerate(of_window)
+    ]
+    past_windows = _windows(own.series, before.first, len(before.p), window, layout)
     return Judged(
         name=one.name,
         labels=series.labels(one, first, len(values)),

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
@@ -82,6 +82,19 @@ class Backtest:
     epistemic_share: float
 
 
+@dataclass(frozen=True)
+class Tested:
+    """Forecasts of windows whose values are known.
+
+    bounds: calibrated intervals by level, if there are any. shares: epistemic ones.
+    """
+
+    known: Known
+    forecasts: PathForecasts
+    bounds: dict[int, tuple[Floats, Floats]] | None
+    shares: Floats
+
+
 def backtest(
     data: ForecastData,
     known: Known,
@@ -95,23 +108,61 @@ def backtest(
 
     paths: of each draw.
     """
+    tested = known_forecasts(data, known, draws, paths, generator, widening, advance)
+    return scored([tested], data.layout.season, widening)
+
+
+def known_forecasts(
+    data: ForecastData,
+    known: Known,
+    draws: Draws,
+    paths: int,
+    generator: torch.Generator,
+    widening: Widening | None = None,
+    advance: Advance = lambda number: None,
+) -> Tested:
+    """The forecasts of a backtest, before they are scored."""
     made = paths_of(data, known.places, draws, paths, generator, advance)
     forecasts = PathForecasts(made.all.cpu().numpy())
-    calibrated = None
+    bounds = None
     if widening is not None:
+        bounds = {n: widened(widening, *forecasts.interval(n), n, data) for n in LEVELS}
+    return Tested(known, forecasts, bounds, made.epistemic_share.cpu().numpy())
+
+
+def scored(parts: Sequence[Tested], season: int, widening: Widening | None = None) -> Backtest:
+    """The scores of all windows together; calibrated where those of every part are."""
+    forecasts = PathForecasts(np.concatenate([part.forecasts.paths for part in parts]))
+    known = _together([part.known for part in parts])
+    horizon = known.truths.values.shape[1]
+    all_bounds = [part.bounds for part in parts if part.bounds is not None]
+    calibrated = None
+    if len(all_bounds) == len(parts):
         bounds = {
-            level: widened(widening, *forecasts.interval(level), level, data) for level in LEVELS
+            level: (
+                np.concatenate([bounds[level][0] for bounds in all_bounds]),
+                np.concatenate([bounds[level][1] for bounds in all_bounds]),
+            )
+            for level in LEVELS
         }
         calibrated = score(forecasts, known.truths, bounds)
-    layout = data.layout
     return Backtest(
         network=score(forecasts, known.truths),
         calibrated=calibrated,
         widening=widening,
-        seasonal=naive_scores(known, layout.horizon, layout.season),
-        last=naive_scores(known, layout.horizon, 1),
-        epistemic_share=float(made.epistemic_share.mean()),
+        seasonal=naive_scores(known, horizon, season),
+        last=naive_scores(known, horizon, 1),
+        epistemic_share=float(np.concatenate([part.shares for part in parts]).mean()),
     )
+
+
+def _together(parts: Sequence[Known]) -> Known:
+    places = Places(*(torch.cat(of) for of in zip(*(part.places for part in parts), strict=True)))
+    values, scales = (
+        np.concatenate([getattr(part.truths, name) for part in parts])
+        for name in ("values", "scales")
+    )
+    return Known(places, [past for part in parts for past in part.pasts], Truths(values, scales))
 
 
 def widened(

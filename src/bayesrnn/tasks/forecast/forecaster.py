@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from bayesrnn.data.reading import read_series
 from bayesrnn.data.series import Floats, SeriesSet
@@ -18,12 +18,21 @@ from bayesrnn.random import seeded
 from bayesrnn.report.table import Table
 from bayesrnn.runs.output import write_text
 from bayesrnn.runs.start import RunArguments, train_run
+from bayesrnn.tasks.forecast.anomalies import WINDOWS, Judged, judge
+from bayesrnn.tasks.forecast.anomalies_report import (
+    anomalies_csv,
+    anomalies_page,
+    anomaly_rows,
+    anomaly_sentences,
+    flagged_table,
+    window_rows,
+)
 from bayesrnn.tasks.forecast.backtest import Backtest, backtest, calibration_of, known_windows
-from bayesrnn.tasks.forecast.config import ForecastConfig
 from bayesrnn.tasks.forecast.conformal import Widening
-from bayesrnn.tasks.forecast.data import ForecastData, prepare
+from bayesrnn.tasks.forecast.data import ForecastData
 from bayesrnn.tasks.forecast.evaluate import last_windows
 from bayesrnn.tasks.forecast.future import forecast_future
+from bayesrnn.tasks.forecast.plot import plot_forecast
 from bayesrnn.tasks.forecast.report import (
     Outlook,
     outlook_csv,
@@ -31,10 +40,12 @@ from bayesrnn.tasks.forecast.report import (
     outlook_sentences,
     outlook_table,
 )
-from bayesrnn.tasks.forecast.source import wishes_of
 from bayesrnn.tasks.forecast.task import ForecastTask
 from bayesrnn.tasks.forecast.trained import TrainedForecaster
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 #: What the configuration of a run calls series that came from no file.
 _IN_MEMORY = "in memory"
@@ -83,6 +94,10 @@ class Forecast:
         """The forecasts of one series, by its number."""
         return outlook_table(self.outlook, number)
 
+    def plot(self, number: int = 0, axes: Axes | None = None) -> Axes:
+        """Draw the forecasts of one series with matplotlib; returns the axes."""
+        return plot_forecast(self.outlook, number, axes)
+
     def to_csv(self, path: str | Path) -> None:
         """Write all forecasts: unique_id, ds, mean, median, lo-80, hi-80, ..."""
         write_text(outlook_csv(self.outlook), Path(path))
@@ -90,6 +105,37 @@ class Forecast:
     def to_html(self, path: str | Path) -> None:
         """Write a page with pictures, which needs no other file."""
         write_text(outlook_page(self.outlook), Path(path))
+
+
+@dataclass(frozen=True)
+class Anomalies:
+    """What a forecaster says of new values: one of `found` for each series."""
+
+    found: Sequence[Judged]
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One for each value: unique_id, ds, y, median, lo-95, hi-95, p, and cause if flagged."""
+        return list(anomaly_rows(self.found))
+
+    def windows(self) -> dict[str, list[dict[str, Any]]]:
+        """By series, one row for each window: how many windows of the past were less strange."""
+        return {one.name: window_rows(one) for one in self.found}
+
+    def sentences(self) -> list[str]:
+        """In plain words."""
+        return anomaly_sentences(self.found)
+
+    def table(self) -> Table:
+        """The flagged values, the least probable first."""
+        return flagged_table(self.found)
+
+    def to_csv(self, path: str | Path) -> None:
+        """Write the rows."""
+        write_text(anomalies_csv(self.found), Path(path))
+
+    def to_html(self, path: str | Path) -> None:
+        """Write a page with pictures, which needs no other file."""
+        write_text(anomalies_page(self.found, "the forecaster"), Path(path))
 
 
 class Forecaster:
@@ -120,7 +166,7 @@ class Forecaster:
     def fit(self, series: Any) -> Forecaster:
         """Train on series: a `SeriesSet`, or what `read_series` takes."""
         found = as_series(series)
-        task = _GivenSeries(found)
+        task = ForecastTask(found)
         train_run(task, RunArguments(out=self.path), {"data": _IN_MEMORY, **self.options})
         self._run = task.open_run(self.path)
         self._data = task.load(self._run.config).to(self._run.device)
@@ -193,6 +239,24 @@ class Forecaster:
         draws = self._draws(samples, seed)
         return backtest(data.to(run.device), known, draws, each, seeded(seed), widening)
 
+    def anomalies(
+        self,
+        series: Any,
+        *,
+        window: str = "horizon",
+        p: float = 0.001,
+        samples: int = 10,
+        seed: int = 1,
+    ) -> Anomalies:
+        """What is strange in new values of the series that it learnt, given all before each.
+
+        window: horizon, day or week. p: values with a smaller tail probability are flagged.
+        """
+        if window not in WINDOWS:
+            raise ConfigError(f"window is {window}; it has to be one of {', '.join(WINDOWS)}")
+        networks = list(self._draws(samples, seed).networks())
+        return Anomalies(judge(self.data, as_series(series), networks, window, p, seed))
+
     @cached_property
     def _widenings(self) -> dict[tuple[Any, ...], Widening | None]:
         return {}
@@ -218,14 +282,3 @@ class Forecaster:
 def as_series(series: Any) -> SeriesSet:
     """Series, read if they are not."""
     return series if isinstance(series, SeriesSet) else read_series(series)
-
-
-class _GivenSeries(ForecastTask):
-    """The task with series that come from no file."""
-
-    def __init__(self, series: SeriesSet) -> None:
-        self._series = series
-
-    def load(self, config: ForecastConfig) -> ForecastData:
-        """The series, cut into parts in time."""
-        return prepare(self._series, wishes_of(config))

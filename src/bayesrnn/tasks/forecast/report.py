@@ -283,12 +283,18 @@ def outlook_page(outlook: Outlook) -> str:
     return document(f"Forecast by {outlook.run}", sections)
 
 
+def shown_history(outlook: Outlook, number: int) -> tuple[Floats, int]:
+    """The values of a series that a picture has before the forecast, and the place of the first."""
+    target = outlook.future.series.series[number].target
+    length = min(max(_SEASONS * outlook.season, outlook.future.horizon, _SHORTEST), _LONGEST)
+    first = max(0, len(target) - length)
+    return target[first:], first
+
+
 def _picture(outlook: Outlook, number: int) -> Any:
     future = outlook.future
     one = future.series.series[number]
-    length = min(max(_SEASONS * outlook.season, future.horizon, _SHORTEST), _LONGEST)
-    history: Floats = one.target[-length:]
-    first = len(one.target) - len(history)
+    history, first = shown_history(outlook, number)
     labels = future.series.labels(one, first, len(history) + future.horizon)
     wide = sorted(outlook.levels, reverse=True)[:2]
     bands = [

@@ -8,6 +8,7 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesrnn.data.series import Floats, SeriesSet
@@ -19,6 +20,11 @@ from bayesrnn.tasks.forecast.windows import Windows, cut_windows
 
 #: Values drawn from each network for the median and the interval of a step.
 _SAMPLES: Final = 40
+#: A value with a smaller p is replaced where later inputs would read it. It need not be a strange
+#: one: of one in a hundred the median says more of what comes next than the value itself.
+REPLACED_BELOW: Final = 0.01
+#: The share of a season's values that may be strange: more of them are a change that stays.
+_MOST_STRANGE: Final = 0.5
 
 
 @dataclass(frozen=True)
@@ -46,21 +52,24 @@ def scan_series(
     networks: Sequence[Network],
     first: int,
     generator: torch.Generator,
-    replaced_below: float = 0.0,
+    replaced_below: float = REPLACED_BELOW,
     advance: Callable[[int], object] = lambda number: None,
 ) -> Scan:
     """Read the only series of a set from the place `first` on.
 
     All draws read in step, block by block as long as the horizon they were trained for; each block
     begins with a context. replaced_below: a value with a smaller p is replaced by the median where
-    later inputs and scales would read it, so that it has no echo a season later.
+    later inputs and scales would read it, so that it has no echo a season later, and a strange day
+    does not get used to itself. Where more than half of a season was like that, it is a change that
+    stays, and values are read as they are.
     """
     panel = make_panel(series, layout)
     length = int(panel.lengths[0])
     rows: list[list[float]] = []
+    strange = np.zeros(length, dtype=bool)
     for start in range(first, length, layout.horizon):
         count = min(layout.horizon, length - start)
-        rows += _block(panel, networks, start, count, generator, replaced_below)
+        rows += _block(panel, networks, start, count, generator, replaced_below, strange)
         advance(count)
     found = np.array(rows).reshape(-1, 6).T
     return Scan(first, *found)
@@ -73,6 +82,7 @@ def _block(
     count: int,
     generator: torch.Generator,
     replaced_below: float,
+    strange: NDArray[np.bool_],
 ) -> list[list[float]]:
     layout = panel.layout
     windows = cut_windows(panel, torch.tensor([0]), torch.tensor([start]))
@@ -91,11 +101,19 @@ def _block(
         if not is_there:
             row = [*row[:3], np.nan, np.nan, row[5]]
         elif row[3] < replaced_below or not np.isfinite(row[4]):
-            # Later windows are cut from the panel, later steps of this one from its own values.
-            windows.values[0, place] = row[0]
-            panel.values[panel.offsets[0] + start + step] = row[0]
+            strange[start + step] = True
+            if not _is_the_rule(strange, start + step, layout):
+                # Later windows are cut from the panel, later steps of this one from its own values.
+                windows.values[0, place] = row[0]
+                panel.values[panel.offsets[0] + start + step] = row[0]
         rows.append(row)
     return rows
+
+
+def _is_the_rule(strange: NDArray[np.bool_], place: int, layout: Layout) -> bool:
+    """Whether so many of the last values were strange that something has changed for good."""
+    last = strange[max(0, place - max(layout.season, layout.horizon)) : place]
+    return len(last) > 0 and bool(last.mean() > _MOST_STRANGE)
 
 
 def _judged(

@@ -122,9 +122,40 @@ class Truths:
 
 
 @dataclass(frozen=True)
+class Cells:
+    """What is said of each value of each window, [windows, horizon]; NaN where there is no value,
+    and where a window has no scale.
+
+    error, msis, crps: in units of the scale. pinball: 2 x the mean loss over the quantiles, whose
+    sum over that of `size`, which is |y|, is the WQL. held, width: by level, whether the interval
+    has the value, and how wide it is, in units of the scale.
+    """
+
+    error: Floats
+    pinball: Floats
+    size: Floats
+    msis: Floats
+    crps: Floats
+    held: Mapping[int, Floats]
+    width: Mapping[int, Floats]
+
+    def by_window(self) -> dict[str, Floats]:
+        """What runs are compared by: the means of each window, and sums where a metric is one over
+        another."""
+        return {
+            "mase": known_mean(self.error, 1),
+            "msis": known_mean(self.msis, 1),
+            "pinball": np.nansum(self.pinball, 1),
+            "size": np.nansum(self.size, 1),
+            "held_80": np.nansum(self.held[80], 1),
+            "values": (~np.isnan(self.size)).sum(1).astype(np.float64),
+        }
+
+
+@dataclass(frozen=True)
 class Scores:
     """The metrics, see above; by level the share of values in the interval and its mean width in
-    units of the scale. `mase_by_window` is NaN where a window has no value or no scale."""
+    units of the scale. `by_window` is that of `Cells`."""
 
     mase: float
     wql: float
@@ -138,11 +169,16 @@ class Scores:
     coverage_by_step: Mapping[str, tuple[float, ...]]
     windows: int
     values: int
-    mase_by_window: Floats = field(repr=False, compare=False)
+    by_window: Mapping[str, Floats] = field(repr=False, compare=False)
+
+    @property
+    def mase_by_window(self) -> Floats:
+        """NaN where a window has no value or no scale."""
+        return self.by_window["mase"]
 
     def as_json(self) -> dict[str, object]:
         """Numbers by name, without those of single windows."""
-        found = {name: value for name, value in vars(self).items() if name != "mase_by_window"}
+        found = {name: value for name, value in vars(self).items() if name != "by_window"}
         return {name: without_nan(value) for name, value in found.items()}
 
 
@@ -155,6 +191,33 @@ def without_nan(value: Any) -> Any:
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
+def cells_of(
+    forecasts: Forecasts,
+    truths: Truths,
+    intervals: Mapping[int, tuple[Floats, Floats]] | None = None,
+) -> Cells:
+    """What is said of each value; `intervals` by level are used in place of the forecasts' own."""
+    y, there = np.nan_to_num(truths.values), truths.there
+    scales = np.where(truths.scales > 0, truths.scales, np.nan)[:, None]
+    bounds = intervals or {level: forecasts.interval(level) for level in LEVELS}
+
+    def known(values: Floats | NDArray[np.bool_]) -> Floats:
+        return np.where(there, values, np.nan)
+
+    low, high = bounds[_MSIS_LEVEL]
+    missed = np.maximum(low - y, 0) + np.maximum(y - high, 0)
+    losses = [_pinball(y, forecasts.quantile(q), q) for q in _QUANTILES]
+    return Cells(
+        error=known(np.abs(y - forecasts.quantile(0.5)) / scales),
+        pinball=known(2 * np.mean(losses, axis=0)),
+        size=known(np.abs(y)),
+        msis=known((high - low + 2 / (1 - _MSIS_LEVEL / 100) * missed) / scales),
+        crps=known(forecasts.crps(y) / scales),
+        held={n: known((y >= low) & (y <= high)) for n, (low, high) in bounds.items()},
+        width={n: known((high - low) / scales) for n, (low, high) in bounds.items()},
+    )
+
+
 def score(
     forecasts: Forecasts,
     truths: Truths,
@@ -162,37 +225,29 @@ def score(
 ) -> Scores:
     """The metrics of forecasts; `intervals` by level are used in place of their own."""
     y, there = np.nan_to_num(truths.values), truths.there
-    scales = np.where(truths.scales > 0, truths.scales, np.nan)[:, None]
-    bounds = intervals or {level: forecasts.interval(level) for level in LEVELS}
+    cells = cells_of(forecasts, truths, intervals)
     median = forecasts.quantile(0.5)
     # Without a value other than 0 there is nothing that errors could be a share of.
     size = float(np.abs(y).sum()) or math.nan
-    losses = [_pinball(y, forecasts.quantile(q), q)[there].sum() for q in _QUANTILES]
     error = np.abs(y - median)
     sizes = np.abs(y) + np.abs(median)
-    held, widths = {}, {}
-    for level, (low, high) in bounds.items():
-        held[level] = np.where(there, (y >= low) & (y <= high), np.nan)
-        widths[level] = (high - low) / scales
-    low, high = bounds[_MSIS_LEVEL]
-    missed = np.maximum(low - y, 0) + np.maximum(y - high, 0)
-    msis = (high - low + 2 / (1 - _MSIS_LEVEL / 100) * missed) / scales
-    scaled = np.where(there, error / scales, np.nan)
-    by_window = _mean(scaled, 1)
+    by_window = cells.by_window()
     return Scores(
-        mase=_mean_of(by_window),
-        wql=2 * float(np.mean(losses)) / size,
-        crps=_mean_of(np.where(there, forecasts.crps(y) / scales, np.nan)),
+        mase=_mean_of(by_window["mase"]),
+        wql=float(by_window["pinball"].sum()) / size,
+        crps=_mean_of(cells.crps),
         smape=_mean_of((200 * error / np.maximum(sizes, 1e-300))[there]),
-        msis=_mean_of(np.where(there, msis, np.nan)),
+        msis=_mean_of(cells.msis),
         nd=float(error[there].sum()) / size,
-        coverage={str(level): _mean_of(of) for level, of in held.items()},
-        width={str(level): _mean_of(np.where(there, of, np.nan)) for level, of in widths.items()},
-        mase_by_step=tuple(_mean(scaled, 0).tolist()),
-        coverage_by_step={str(level): tuple(_mean(of, 0).tolist()) for level, of in held.items()},
+        coverage={str(level): _mean_of(of) for level, of in cells.held.items()},
+        width={str(level): _mean_of(of) for level, of in cells.width.items()},
+        mase_by_step=tuple(known_mean(cells.error, 0).tolist()),
+        coverage_by_step={
+            str(level): tuple(known_mean(of, 0).tolist()) for level, of in cells.held.items()
+        },
         windows=len(y),
         values=int(there.sum()),
-        mase_by_window=by_window,
+        by_window=by_window,
     )
 
 
@@ -242,7 +297,7 @@ def _pinball(y: Floats, forecast: Floats, share: float) -> Floats:
     return found
 
 
-def _mean(values: Floats, axis: int) -> Floats:
+def known_mean(values: Floats, axis: int) -> Floats:
     """The mean of what is not NaN; NaN where nothing is."""
     there = ~np.isnan(values)
     counts = there.sum(axis)
@@ -252,4 +307,4 @@ def _mean(values: Floats, axis: int) -> Floats:
 
 
 def _mean_of(values: Floats) -> float:
-    return float(_mean(values.reshape(-1), 0))
+    return float(known_mean(values.reshape(-1), 0))

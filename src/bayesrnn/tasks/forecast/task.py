@@ -12,6 +12,8 @@ import torch
 from torch import Tensor, nn
 
 from bayesrnn.core.init import relative
+from bayesrnn.data.series import SeriesSet
+from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Hints, Method, Network, Objective, Outcome
 from bayesrnn.progress import say
 from bayesrnn.random import RandomStreams
@@ -21,15 +23,19 @@ from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import Chunk, HeldOut
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.places import moved
-from bayesrnn.runs.task import Measure, Task, ValidationScore
+from bayesrnn.runs.summary import RunSummary
+from bayesrnn.runs.task import Measure, OwnComparison, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.forecast import ENTRY
 from bayesrnn.tasks.forecast.backtest import Known, known_windows
 from bayesrnn.tasks.forecast.calibrate import forecast_verdict, window_score
+from bayesrnn.tasks.forecast.compare import compare_forecasts
 from bayesrnn.tasks.forecast.config import RECIPES, ForecastConfig
-from bayesrnn.tasks.forecast.data import ForecastData, WindowBatches, training_targets
+from bayesrnn.tasks.forecast.data import ForecastData, WindowBatches, prepare, training_targets
 from bayesrnn.tasks.forecast.evaluate import (
+    REFITTED,
     BacktestOptions,
+    Fold,
     ForecastEvaluation,
     ForecastRow,
     evaluate_forecasts,
@@ -41,7 +47,9 @@ from bayesrnn.tasks.forecast.layout import read_layout
 from bayesrnn.tasks.forecast.likelihood import horizon_log_probs, steps_of, window_loss
 from bayesrnn.tasks.forecast.model import ForecastNetwork
 from bayesrnn.tasks.forecast.paths import mean_path
-from bayesrnn.tasks.forecast.source import data_of
+from bayesrnn.tasks.forecast.refit import refitted
+from bayesrnn.tasks.forecast.slices import Places
+from bayesrnn.tasks.forecast.source import data_of, wishes_of
 from bayesrnn.tasks.forecast.trained import LAYOUT_FILE, TrainedForecaster
 from bayesrnn.tasks.forecast.windows import Windows
 from bayesrnn.uncertainty.fitting import fitted_nll
@@ -74,6 +82,13 @@ class ForecastTask(Task[ForecastConfig, ForecastData]):
     file_names: ClassVar[tuple[str, ...]] = (LAYOUT_FILE,)
     problem_file: ClassVar[str | None] = LAYOUT_FILE
     evaluate_options = BacktestOptions
+    own_inferences: ClassVar[Mapping[str, tuple[str, str]]] = {
+        REFITTED: ("refitted", "test, trained anew on the way through the windows")
+    }
+
+    def __init__(self, series: SeriesSet | None = None) -> None:
+        #: What is learnt, where that is in no file.
+        self._series = series
 
     def run_name(self, config: ForecastConfig) -> str:
         """Named by the file, method and seed."""
@@ -81,6 +96,8 @@ class ForecastTask(Task[ForecastConfig, ForecastData]):
 
     def load(self, config: ForecastConfig) -> ForecastData:
         """The series, cut into parts in time."""
+        if self._series is not None:
+            return prepare(self._series, wishes_of(config))
         return data_of(config)
 
     def fingerprint(self, data: ForecastData) -> str:
@@ -140,8 +157,18 @@ class ForecastTask(Task[ForecastConfig, ForecastData]):
         self, path: Path, settings: EvaluationSettings, options: BacktestOptions
     ) -> ForecastEvaluation:
         """A backtest on a split of the run's own series."""
+        if options.refit and settings.split != "test":
+            raise ConfigError(
+                f"--refit is {options.refit}, which is for test windows, but --split is "
+                f"{settings.split}; leave one of them out"
+            )
         run = moved(self, self.open_run(path, settings.checkpoint, settings.device), settings)
-        return evaluate_forecasts(run, run.data(), settings, options)
+        data = run.data()
+
+        def trained_anew(places: Places) -> list[Fold]:
+            return refitted(ForecastTask, run, data, places, options.refit)
+
+        return evaluate_forecasts(run, data, settings, options, trained_anew)
 
     def held_out(self, run: TrainedForecaster, data: ForecastData, most: int) -> HeldOut:
         """Values of validation windows, in units of their windows."""
@@ -174,6 +201,17 @@ class ForecastTask(Task[ForecastConfig, ForecastData]):
     def verdict(self, run: TrainedForecaster, data: ForecastData) -> Verdict | None:
         """Whether its intervals can be believed, and whether it beats seasonal naive."""
         return forecast_verdict(run, data)
+
+    def compare(self, summaries: Sequence[RunSummary]) -> OwnComparison | None:
+        """Which differences between forecasts are more than chance."""
+        table = compare_forecasts([one for one in summaries if one.task is self])
+        return None if table is None else OwnComparison("Forecasts side by side", table)
+
+    def uncertainty(self) -> UncertaintyReport:
+        """What intervals hold: by step, by length of history, by novelty, of series never seen."""
+        from bayesrnn.tasks.forecast.uncertainty import REPORT  # late: it opens runs of this task
+
+        return REPORT
 
     def line(self, row: ForecastRow) -> str:
         """The metrics of a row."""
