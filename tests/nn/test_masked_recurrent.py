@@ -6,7 +6,7 @@ from itertools import product
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_sequence
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
 from bayesrnn.errors import ConfigError
@@ -121,6 +121,65 @@ def test_shapes_are_those_of_torchs_layer(cell):
         assert_same(layer(x[0], single), plain(x[0], single))
 
 
+LENGTHS = (2, 5, 1, 5, 3)
+
+
+def test_packed_sequences_without_anything_dropped_are_read_as_torch_reads_them(cell):
+    for bidirectional, with_state, ordered in product((False, True), repeat=3):
+        options = {"num_layers": 2, "bidirectional": bidirectional}
+        plain, layer = make(cell, input_rate=1e-18, recurrent_rate=1e-18, **options)
+        lengths = sorted(LENGTHS, reverse=True) if ordered else LENGTHS
+        parts = [torch.randn(length, INPUTS).double() for length in lengths]
+        packed = pack_sequence(parts, enforce_sorted=ordered)
+        states = make_state(cell, 4 if bidirectional else 2, batch=len(parts))
+        state = states if with_state else None
+        found, last = layer(packed, state)
+        expected, expected_last = plain(packed, state)
+        assert_same(found.data, expected.data)
+        assert_same(last, expected_last)
+        assert (found.unsorted_indices is None) is ordered
+        gradients = [
+            torch.autograd.grad(
+                sum(leaf.sin().sum() for leaf in tree_leaves(out)), each.weight_hh_l0
+            )
+            for each, out in ((layer, (found.data, last)), (plain, (expected.data, expected_last)))
+        ]
+        assert_same(*gradients)
+
+
+def test_each_packed_sequence_has_the_masks_that_it_would_have_alone(cell):
+    for gates, every_step in product(("tied", "untied"), (False, True)):
+        plain, layer = make(cell, num_layers=2, bidirectional=True)
+        recorded = layer.style = Recorded(MaskStyle("bernoulli", every_step, gates))
+        parts = [torch.randn(length, INPUTS).double() for length in LENGTHS]
+        found, last = layer(pack_sequence(parts, enforce_sorted=False))
+        padded, _ = pad_packed_sequence(found)
+        order = sorted(range(len(LENGTHS)), key=lambda number: -LENGTHS[number])
+        for place, number in enumerate(order):
+            masks = iter(recorded.masks)
+            alone = masked_recurrent(plain, 0.5, 0.3, Given(masks, place, LENGTHS[number]))
+            outputs, ends = alone(parts[number])
+            assert_same(padded[: LENGTHS[number], number], outputs)
+            whole = last if cell == "lstm" else (last,)
+            assert_same([part[:, number] for part in whole], ends)
+
+
+class Given:
+    """A style that gives one sequence the masks that it had among others."""
+
+    def __init__(self, masks, place, length):
+        self.masks, self.place, self.length = masks, place, length
+        self.drawn = 0
+
+    def draw(self, rate, x, gates):
+        del rate, x, gates
+        mask = next(self.masks)[..., self.place : self.place + 1, :]
+        # Inputs and states of layer 1 forwards, then backwards, ...: that reads from the end.
+        backwards = self.drawn // 2 % 2 == 1
+        self.drawn += 1
+        return mask[-self.length :] if backwards else mask[: self.length]
+
+
 def test_without_biases(cell):
     plain, layer = make(cell, input_rate=1e-18, recurrent_rate=1e-18, bias=False)
     x = torch.randn(TIME, BATCH, INPUTS).double()
@@ -204,8 +263,3 @@ def test_what_masks_cannot_be_put_on():
     ):
         with pytest.raises(ConfigError, match=words):
             masked_recurrent(layer, 0.5, 0.5, style)
-    layer = masked_recurrent(nn.GRU(2, 3), 0.5, 0.5, style)
-    packed = pack_sequence([torch.randn(3, 2), torch.randn(1, 2)])
-    with pytest.raises(ConfigError, match="PackedSequence"):
-        layer(packed)
-    layer.eval()(packed)  # torch's own layer knows what to do
