@@ -84,6 +84,21 @@ def test_every_method(network, method):
     assert bool((prediction.epistemic > 0).any()) is (method != "plain")
 
 
+def test_the_defaults_of_bbb_reach_nearly_what_plain_reaches():
+    words, lengths, labels = texts(500, 4)
+    right = {}
+    for method in ("plain", "bbb"):
+        with torch.random.fork_rng():
+            torch.manual_seed(0)
+            module = PackedGRU()
+        data = [texts(40, seed) for seed in range(10, 20)]
+        found = br.fit(module, data, F.cross_entropy, method=method, epochs=25, lr=0.02)
+        mean = br.predict(found, words, lengths, samples=1 if method == "plain" else 10).mean
+        right[method] = (mean.argmax(-1) == labels).float().mean().item()
+    assert right["plain"] > 0.93
+    assert right["bbb"] > right["plain"] - 0.03
+
+
 @pytest.mark.parametrize("method", ["variational-dropout", "bbb"])
 def test_a_packed_sequence_is_read_by_a_draw_as_it_is_alone(method):
     """What a network says of a sequence does not depend on those that it is packed with."""

@@ -153,6 +153,7 @@ _KINDS: dict[type, type[MaskedLSTM | MaskedGRU | MaskedRNN]] = {
     nn.LSTM: MaskedLSTM,
     nn.GRU: MaskedGRU,
     nn.RNN: MaskedRNN,
+    **{kind: kind for kind in (MaskedLSTM, MaskedGRU, MaskedRNN)},
 }
 
 
