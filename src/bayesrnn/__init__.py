@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bayesrnn import metrics
     from bayesrnn.compression.pruning import Pruned, prune
     from bayesrnn.core.bayesian import Bayesian
     from bayesrnn.core.init import absolute, relative
@@ -66,6 +67,7 @@ __all__ = [
     "elbo",
     "fit",
     "load",
+    "metrics",
     "predict",
     "prune",
     "read_series",
@@ -103,8 +105,13 @@ _HOMES = {
     "uncertainty.regression": ("Regression", "RegressionPrediction"),
 }
 
+#: Names that are modules.
+_MODULES = ("metrics",)
+
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"{__name__}.{module}"), name)
