@@ -4,7 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from bayesrnn import metrics
+    from bayesrnn import metrics, nn
     from bayesrnn.compression.pruning import Pruned, prune
     from bayesrnn.core.bayesian import Bayesian
     from bayesrnn.core.init import absolute, relative
@@ -68,6 +68,7 @@ __all__ = [
     "fit",
     "load",
     "metrics",
+    "nn",
     "predict",
     "prune",
     "read_series",
@@ -106,7 +107,7 @@ _HOMES = {
 }
 
 #: Names that are modules.
-_MODULES = ("metrics",)
+_MODULES = ("metrics", "nn")
 
 
 def __getattr__(name: str) -> Any:

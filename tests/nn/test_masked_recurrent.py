@@ -9,6 +9,7 @@ from torch import nn
 from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
+import bayesrnn as br
 from bayesrnn.errors import ConfigError
 from bayesrnn.nn.dropout import dropout_layers, dropping, never_drop
 from bayesrnn.nn.masked import MaskStyle
@@ -119,6 +120,62 @@ def test_shapes_are_those_of_torchs_layer(cell):
         if with_state:
             single = tuple(part[:, 0] for part in state) if cell == "lstm" else state[:, 0]
         assert_same(layer(x[0], single), plain(x[0], single))
+
+
+def test_as_a_layer_of_ones_own(cell):
+    kind, torchs = getattr(br.nn, cell.upper()), KINDS[cell]
+    options = {"num_layers": 2, "batch_first": True, "bidirectional": True}
+    layer = kind(INPUTS, HIDDEN, dropout=0.4, recurrent_dropout=0.2, tied=False, **options)
+    plain = torchs(INPUTS, HIDDEN, **options)
+    assert list(layer.state_dict()) == list(plain.state_dict())
+    plain.load_state_dict(layer.state_dict())
+    x = torch.randn(BATCH, TIME, INPUTS)
+    for mine, theirs in zip(
+        tree_leaves(layer.eval()(x)), tree_leaves(plain.eval()(x)), strict=True
+    ):
+        assert torch.equal(mine, theirs)
+    assert not torch.equal(layer.train()(x)[0], plain(x)[0])
+    assert (layer.input_rate, layer.recurrent_rate) == (0.4, 0.2)
+    assert layer.style == MaskStyle(gates="untied")
+    assert "batch_first=True" in repr(layer)
+    assert "recurrent_rate=0.2" in repr(layer)
+    # What is random in it is drawn from, and a method puts its own masks in their place.
+    found = br.predict(Last(layer), x, samples=5)
+    assert (found.epistemic > 0).any()
+    fitted = br.fit(
+        Last(kind(INPUTS, HIDDEN, dropout=0.4, **options)),
+        [(x, torch.zeros(BATCH).long())],
+        nn.functional.cross_entropy,
+        method="variational-dropout",
+        dropout=0.1,
+        epochs=1,
+    )
+    assert fitted.module.layer.input_rate == 0.1
+
+
+class Last(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x)[0][:, -1]
+
+
+def test_the_masks_are_those_of_the_style_whether_a_layer_is_made_or_replaced(cell):
+    kind = getattr(br.nn, cell.upper())
+    layer = kind(INPUTS, HIDDEN, dropout=0.5, recurrent_dropout=0.3, dtype=torch.double)
+    same = masked_recurrent(layer, 0.5, 0.3, MaskStyle())
+    x, start = torch.randn(TIME, BATCH, INPUTS).double(), torch.get_rng_state()
+    one = layer(x)
+    torch.set_rng_state(start)
+    assert_same(same(x), one)
+
+
+@pytest.mark.parametrize("given", [{"dropout": 1.0}, {"recurrent_dropout": -0.1}])
+def test_a_rate_that_is_none(given):
+    with pytest.raises(ConfigError, match=rf"{next(iter(given))} is .*; it has to be 0 or more"):
+        br.nn.LSTM(2, 3, **given)
 
 
 LENGTHS = (2, 5, 1, 5, 3)

@@ -17,14 +17,53 @@ from bayesrnn.nn.unrolled import unrolled
 class MaskedRecurrent(MaskedLayer, nn.RNNBase):
     """Masks on what flows into the gates of each recurrent layer: inputs and former states.
 
-    input_rate: of the inputs of every layer; above the first, these are the outputs of the one
-        below.
-    recurrent_rate: of the states that flow from one step to the next.
+    In training mode each sequence has masks of its own, drawn once for all its time steps (Gal &
+    Ghahramani 2016); in evaluation mode it is torch's layer, with torch's parameters under torch's
+    names.
+
+    dropout: the share that is dropped of the inputs of every layer, the first included (torch's
+        layers leave the first whole); above it, these are the outputs of the one below.
+    recurrent_dropout: of the states that flow from one step to the next.
+    tied: whether all gates of a cell share one mask, or each has its own.
     """
 
     cell: ClassVar[cells.Cell]
-    input_rate: float = 0.0
-    recurrent_rate: float = 0.0
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        recurrent_dropout: float = 0.0,
+        tied: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(  # type: ignore[call-arg]  # torch's layer of the cell, not its base
+            input_size=input_size,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            bias=bias,
+            batch_first=batch_first,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
+        for name, rate in (("dropout", dropout), ("recurrent_dropout", recurrent_dropout)):
+            if not 0 <= rate < 1:
+                raise ConfigError(f"{name} is {rate:g}; it has to be 0 or more, and below 1")
+        self.input_rate, self.recurrent_rate = dropout, recurrent_dropout
+        self.style: MaskStyle = MaskStyle(gates="tied" if tied else "untied")
+
+    def extra_repr(self) -> str:
+        """Sizes as torch shows them, and the rates."""
+        rates = f"input_rate={self.input_rate:g}, recurrent_rate={self.recurrent_rate:g}"
+        return f"{super().extra_repr()}, {rates}"
 
     @property
     def rate(self) -> float:
@@ -179,11 +218,12 @@ def masked_recurrent(
         num_layers=layer.num_layers,
         bias=layer.bias,
         batch_first=layer.batch_first,
+        dropout=input_rate,
         bidirectional=layer.bidirectional,
+        recurrent_dropout=recurrent_rate,
         device="meta",  # its own parameters are thrown away
     )
     for name, parameter in layer.named_parameters():
         setattr(masked, name, parameter)
-    masked.input_rate, masked.recurrent_rate = input_rate, recurrent_rate
     masked.style = style
     return masked.train(layer.training)
