@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from bayesrnn.data.series import Frequency, Series, SeriesSet
     from bayesrnn.errors import BayesRNNError
     from bayesrnn.training.fit import Fit, fit
+    from bayesrnn.uncertainty.export import export
     from bayesrnn.uncertainty.heads import Binary, Classes, MultiLabel, Prediction
     from bayesrnn.uncertainty.predict import predict
     from bayesrnn.uncertainty.regression import Regression, RegressionPrediction
@@ -65,6 +66,7 @@ __all__ = [
     "__version__",
     "absolute",
     "elbo",
+    "export",
     "fit",
     "load",
     "metrics",
@@ -101,6 +103,7 @@ _HOMES = {
     "errors": ("BayesRNNError",),
     "tasks.forecast.forecaster": ("Forecaster",),
     "training.fit": ("Fit", "fit"),
+    "uncertainty.export": ("export",),
     "uncertainty.heads": ("Binary", "Classes", "MultiLabel", "Prediction"),
     "uncertainty.predict": ("predict",),
     "uncertainty.regression": ("Regression", "RegressionPrediction"),
