@@ -38,7 +38,7 @@ clean:
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed
-	$(call pip_install,.[captions$(comma)dev$(comma)digits$(comma)tensorboard])
+	$(call pip_install,.[captions$(comma)dev$(comma)digits$(comma)onnx$(comma)plot$(comma)tensorboard])
 	@touch .venv/.installed
 	@touch $@
 

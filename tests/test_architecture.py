@@ -30,6 +30,7 @@ LEVELS = (
     ("methods",),
     ("compression",),
     ("training", "uncertainty"),
+    ("metrics",),
     ("",),
     ("runs",),
     ("tasks",),

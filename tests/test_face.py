@@ -21,3 +21,9 @@ def test_star_imports_give_the_same():
     code = "from bayesrnn import *\nprint(Bayesian.__name__, predict.__module__)"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout.split() == ["Bayesian", "bayesrnn.uncertainty.predict"]
+
+
+def test_importing_the_package_does_not_import_torch():
+    code = "import sys, bayesrnn\nassert 'torch' not in sys.modules\nprint(bayesrnn.metrics.brier)"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert "function brier" in ran.stdout

@@ -4,6 +4,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from bayesrnn import metrics, nn
     from bayesrnn.compression.pruning import Pruned, prune
     from bayesrnn.core.bayesian import Bayesian
     from bayesrnn.core.init import absolute, relative
@@ -26,6 +27,7 @@ if TYPE_CHECKING:
     from bayesrnn.data.series import Frequency, Series, SeriesSet
     from bayesrnn.errors import BayesRNNError
     from bayesrnn.training.fit import Fit, fit
+    from bayesrnn.uncertainty.export import export
     from bayesrnn.uncertainty.heads import Binary, Classes, MultiLabel, Prediction
     from bayesrnn.uncertainty.predict import predict
     from bayesrnn.uncertainty.regression import Regression, RegressionPrediction
@@ -64,8 +66,11 @@ __all__ = [
     "__version__",
     "absolute",
     "elbo",
+    "export",
     "fit",
     "load",
+    "metrics",
+    "nn",
     "predict",
     "prune",
     "read_series",
@@ -98,13 +103,19 @@ _HOMES = {
     "errors": ("BayesRNNError",),
     "tasks.forecast.forecaster": ("Forecaster",),
     "training.fit": ("Fit", "fit"),
+    "uncertainty.export": ("export",),
     "uncertainty.heads": ("Binary", "Classes", "MultiLabel", "Prediction"),
     "uncertainty.predict": ("predict",),
     "uncertainty.regression": ("Regression", "RegressionPrediction"),
 }
 
+#: Names that are modules.
+_MODULES = ("metrics", "nn")
+
 
 def __getattr__(name: str) -> Any:
+    if name in _MODULES:
+        return import_module(f"{__name__}.{name}")
     for module, names in _HOMES.items():
         if name in names:
             return getattr(import_module(f"{__name__}.{module}"), name)

@@ -6,9 +6,10 @@ from itertools import product
 import pytest
 import torch
 from torch import nn
-from torch.nn.utils.rnn import pack_sequence
+from torch.nn.utils.rnn import pack_sequence, pad_packed_sequence
 from torch.utils._pytree import tree_leaves
 
+import bayesrnn as br
 from bayesrnn.errors import ConfigError
 from bayesrnn.nn.dropout import dropout_layers, dropping, never_drop
 from bayesrnn.nn.masked import MaskStyle
@@ -121,6 +122,121 @@ def test_shapes_are_those_of_torchs_layer(cell):
         assert_same(layer(x[0], single), plain(x[0], single))
 
 
+def test_as_a_layer_of_ones_own(cell):
+    kind, torchs = getattr(br.nn, cell.upper()), KINDS[cell]
+    options = {"num_layers": 2, "batch_first": True, "bidirectional": True}
+    layer = kind(INPUTS, HIDDEN, dropout=0.4, recurrent_dropout=0.2, tied=False, **options)
+    plain = torchs(INPUTS, HIDDEN, **options)
+    assert list(layer.state_dict()) == list(plain.state_dict())
+    plain.load_state_dict(layer.state_dict())
+    x = torch.randn(BATCH, TIME, INPUTS)
+    for mine, theirs in zip(
+        tree_leaves(layer.eval()(x)), tree_leaves(plain.eval()(x)), strict=True
+    ):
+        assert torch.equal(mine, theirs)
+    assert not torch.equal(layer.train()(x)[0], plain(x)[0])
+    assert (layer.input_rate, layer.recurrent_rate) == (0.4, 0.2)
+    assert layer.style == MaskStyle(gates="untied")
+    assert "batch_first=True" in repr(layer)
+    assert "recurrent_rate=0.2" in repr(layer)
+    # What is random in it is drawn from, and a method puts its own masks in their place.
+    found = br.predict(Last(layer), x, samples=5)
+    assert (found.epistemic > 0).any()
+    fitted = br.fit(
+        Last(kind(INPUTS, HIDDEN, dropout=0.4, **options)),
+        [(x, torch.zeros(BATCH).long())],
+        nn.functional.cross_entropy,
+        method="variational-dropout",
+        dropout=0.1,
+        epochs=1,
+    )
+    assert fitted.module.layer.input_rate == 0.1
+
+
+class Last(nn.Module):
+    def __init__(self, layer):
+        super().__init__()
+        self.layer = layer
+
+    def forward(self, x):
+        return self.layer(x)[0][:, -1]
+
+
+def test_the_masks_are_those_of_the_style_whether_a_layer_is_made_or_replaced(cell):
+    kind = getattr(br.nn, cell.upper())
+    layer = kind(INPUTS, HIDDEN, dropout=0.5, recurrent_dropout=0.3, dtype=torch.double)
+    same = masked_recurrent(layer, 0.5, 0.3, MaskStyle())
+    x, start = torch.randn(TIME, BATCH, INPUTS).double(), torch.get_rng_state()
+    one = layer(x)
+    torch.set_rng_state(start)
+    assert_same(same(x), one)
+
+
+@pytest.mark.parametrize("given", [{"dropout": 1.0}, {"recurrent_dropout": -0.1}])
+def test_a_rate_that_is_none(given):
+    with pytest.raises(ConfigError, match=rf"{next(iter(given))} is .*; it has to be 0 or more"):
+        br.nn.LSTM(2, 3, **given)
+
+
+LENGTHS = (2, 5, 1, 5, 3)
+
+
+def test_packed_sequences_without_anything_dropped_are_read_as_torch_reads_them(cell):
+    for bidirectional, with_state, ordered in product((False, True), repeat=3):
+        options = {"num_layers": 2, "bidirectional": bidirectional}
+        plain, layer = make(cell, input_rate=1e-18, recurrent_rate=1e-18, **options)
+        lengths = sorted(LENGTHS, reverse=True) if ordered else LENGTHS
+        parts = [torch.randn(length, INPUTS).double() for length in lengths]
+        packed = pack_sequence(parts, enforce_sorted=ordered)
+        states = make_state(cell, 4 if bidirectional else 2, batch=len(parts))
+        state = states if with_state else None
+        found, last = layer(packed, state)
+        expected, expected_last = plain(packed, state)
+        assert_same(found.data, expected.data)
+        assert_same(last, expected_last)
+        assert (found.unsorted_indices is None) is ordered
+        gradients = [
+            torch.autograd.grad(
+                sum(leaf.sin().sum() for leaf in tree_leaves(out)), each.weight_hh_l0
+            )
+            for each, out in ((layer, (found.data, last)), (plain, (expected.data, expected_last)))
+        ]
+        assert_same(*gradients)
+
+
+def test_each_packed_sequence_has_the_masks_that_it_would_have_alone(cell):
+    for gates, every_step in product(("tied", "untied"), (False, True)):
+        plain, layer = make(cell, num_layers=2, bidirectional=True)
+        recorded = layer.style = Recorded(MaskStyle("bernoulli", every_step, gates))
+        parts = [torch.randn(length, INPUTS).double() for length in LENGTHS]
+        found, last = layer(pack_sequence(parts, enforce_sorted=False))
+        padded, _ = pad_packed_sequence(found)
+        order = sorted(range(len(LENGTHS)), key=lambda number: -LENGTHS[number])
+        for place, number in enumerate(order):
+            masks = iter(recorded.masks)
+            alone = masked_recurrent(plain, 0.5, 0.3, Given(masks, place, LENGTHS[number]))
+            outputs, ends = alone(parts[number])
+            assert_same(padded[: LENGTHS[number], number], outputs)
+            whole = last if cell == "lstm" else (last,)
+            assert_same([part[:, number] for part in whole], ends)
+
+
+class Given:
+    """A style that gives one sequence the masks that it had among others."""
+
+    def __init__(self, masks, place, length):
+        self.masks, self.place, self.length = masks, place, length
+        self.drawn = 0
+
+    def draw(self, rate, x, gates):
+        del rate, x, gates
+        mask = next(self.masks)[..., self.place : self.place + 1, :]
+        # Inputs and states of layer 1 forwards, then backwards, ...: that reads from the end.
+        backwards = self.drawn // 2 % 2 == 1
+        self.drawn += 1
+        return mask[-self.length :] if backwards else mask[: self.length]
+
+
 def test_without_biases(cell):
     plain, layer = make(cell, input_rate=1e-18, recurrent_rate=1e-18, bias=False)
     x = torch.randn(TIME, BATCH, INPUTS).double()
@@ -204,8 +320,3 @@ def test_what_masks_cannot_be_put_on():
     ):
         with pytest.raises(ConfigError, match=words):
             masked_recurrent(layer, 0.5, 0.5, style)
-    layer = masked_recurrent(nn.GRU(2, 3), 0.5, 0.5, style)
-    packed = pack_sequence([torch.randn(3, 2), torch.randn(1, 2)])
-    with pytest.raises(ConfigError, match="PackedSequence"):
-        layer(packed)
-    layer.eval()(packed)  # torch's own layer knows what to do

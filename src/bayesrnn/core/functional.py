@@ -1,8 +1,10 @@
 """Running a module with other weights than its own."""
 
+import copy
 from collections.abc import Mapping
 from typing import Any
 
+import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
@@ -26,3 +28,12 @@ def run_with(
         for layer in module.modules():
             if isinstance(layer, nn.RNNBase):
                 layer._update_flat_weights()
+
+
+@torch.no_grad()
+def copy_with(module: nn.Module, weights: Mapping[str, Tensor]) -> nn.Module:
+    """A copy of `module` with `weights` as its own parameters of these names."""
+    made = copy.deepcopy(module)
+    for name, weight in weights.items():
+        made.get_parameter(name).copy_(weight)
+    return made

@@ -5,6 +5,7 @@ networks to predict with. The training loop, checkpoints, evaluation and the com
 method only through this protocol.
 """
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
@@ -273,6 +274,15 @@ class Method(ABC, Generic[Options, Net]):
     @abstractmethod
     def draw(self, net: Net, seed: int) -> Network:
         """The network of a seed, drawn from the distribution of the weights."""
+
+    def drawn_module(self, net: Net, seed: int) -> nn.Module:
+        """The network of `draw` as a module of its own, where a draw is one of weights."""
+        if self.draws_differ:
+            raise ConfigError(
+                f"a draw of {self.name} drops something at each call, so that it is no module with "
+                "weights of its own; take the mean"
+            )
+        return copy.deepcopy(self.mean_module(net))
 
     @property
     def noise_can_change(self) -> bool:

@@ -248,6 +248,11 @@ class Ensemble(Method[EnsembleOptions, Members]):
         rest, number = divmod(seed, self.members(net))
         return self.bases[number].draw(net.members[number], rest)
 
+    def drawn_module(self, net: Members, seed: int) -> nn.Module:
+        """A draw of the base, of member seed % members."""
+        rest, number = divmod(seed, self.members(net))
+        return self.bases[number].drawn_module(net.members[number], rest)
+
     @property
     def noise_can_change(self) -> bool:
         """If the base's can."""

@@ -119,6 +119,10 @@ class LangevinMethod(Method[Options, Snapshots]):
             return self.mean(net)
         return net.copy(seed % len(net)).eval()
 
+    def drawn_module(self, net: Snapshots, seed: int) -> nn.Module:
+        """The module with the weights of snapshot seed % snapshots."""
+        return net.copy(seed % len(net)) if len(net) else super().drawn_module(net, seed)
+
     def _langevin(
         self,
         net: nn.Module,

@@ -180,7 +180,8 @@ def _require_known(layers: list[nn.Module], rates: Rates) -> None:
                 f"the network has a layer {name}, whose steps the network takes by itself, so "
                 f"masks cannot be held over them; use nn.{name.removesuffix('Cell')}"
             )
-        if isinstance(layer, nn.Embedding) and type(layer) is not nn.Embedding and rates.words:
+        kinds = (nn.Embedding, MaskedEmbedding)
+        if isinstance(layer, nn.Embedding) and type(layer) not in kinds and rates.words:
             raise ConfigError(
                 f"the network has an embedding {name}, which words cannot be dropped from; use "
                 "nn.Embedding, or set --embedding-dropout 0"

@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeVar
 from torch import nn
 
 from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.functional import copy_with
 from bayesrnn.core.noise import Noise
 from bayesrnn.core.norms import total_norm
 from bayesrnn.core.priors import FittedGaussian, Gaussian, Grouping, Prior, ScaleMixture
@@ -124,12 +125,19 @@ class WithPosterior(Method[AnyOptions, Bayesian]):
 
     def draw(self, net: Bayesian, seed: int) -> Network:
         """The network with one draw of its weights."""
-        weights = net.sample(noise=net.noise(seed).scaled(self.noise_factor))
+        weights = self._drawn(net, seed)
 
         def network(*args: Any, **kwargs: Any) -> Any:
             return net.eval()(*args, weights=weights, **kwargs)
 
         return network
+
+    def drawn_module(self, net: Bayesian, seed: int) -> nn.Module:
+        """The module with the weights of a draw."""
+        return copy_with(self.mean_module(net), self._drawn(net, seed))
+
+    def _drawn(self, net: Bayesian, seed: int) -> Weights:
+        return net.sample(noise=net.noise(seed).scaled(self.noise_factor))
 
     @property
     def noise_can_change(self) -> bool:

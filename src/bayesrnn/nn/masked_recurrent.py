@@ -10,20 +10,60 @@ from torch.utils._pytree import tree_map_only
 from bayesrnn.errors import ConfigError
 from bayesrnn.nn import cells
 from bayesrnn.nn.masked import MaskedLayer, MaskStyle
+from bayesrnn.nn.packed import joined, pieces_of, rows
 from bayesrnn.nn.unrolled import unrolled
 
 
 class MaskedRecurrent(MaskedLayer, nn.RNNBase):
     """Masks on what flows into the gates of each recurrent layer: inputs and former states.
 
-    input_rate: of the inputs of every layer; above the first, these are the outputs of the one
-        below.
-    recurrent_rate: of the states that flow from one step to the next.
+    In training mode each sequence has masks of its own, drawn once for all its time steps (Gal &
+    Ghahramani 2016); in evaluation mode it is torch's layer, with torch's parameters under torch's
+    names.
+
+    dropout: the share that is dropped of the inputs of every layer, the first included (torch's
+        layers leave the first whole); above it, these are the outputs of the one below.
+    recurrent_dropout: of the states that flow from one step to the next.
+    tied: whether all gates of a cell share one mask, or each has its own.
     """
 
     cell: ClassVar[cells.Cell]
-    input_rate: float = 0.0
-    recurrent_rate: float = 0.0
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        num_layers: int = 1,
+        bias: bool = True,
+        batch_first: bool = False,
+        dropout: float = 0.0,
+        bidirectional: bool = False,
+        *,
+        recurrent_dropout: float = 0.0,
+        tied: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+    ) -> None:
+        super().__init__(  # type: ignore[call-arg]  # torch's layer of the cell, not its base
+            input_size=input_size,
+            hidden_size=hidden_size,
+            num_layers=num_layers,
+            bias=bias,
+            batch_first=batch_first,
+            bidirectional=bidirectional,
+            device=device,
+            dtype=dtype,
+        )
+        for name, rate in (("dropout", dropout), ("recurrent_dropout", recurrent_dropout)):
+            if not 0 <= rate < 1:
+                raise ConfigError(f"{name} is {rate:g}; it has to be 0 or more, and below 1")
+        self.input_rate, self.recurrent_rate = dropout, recurrent_dropout
+        self.style: MaskStyle = MaskStyle(gates="tied" if tied else "untied")
+
+    def extra_repr(self) -> str:
+        """Sizes as torch shows them, and the rates."""
+        rates = f"input_rate={self.input_rate:g}, recurrent_rate={self.recurrent_rate:g}"
+        return f"{super().extra_repr()}, {rates}"
 
     @property
     def rate(self) -> float:
@@ -39,18 +79,15 @@ class MaskedRecurrent(MaskedLayer, nn.RNNBase):
         if not self.training or not self.rate:
             return super().forward(x, hx)
         if isinstance(x, PackedSequence):
-            raise ConfigError(
-                f"the {self.mode} layer was given a PackedSequence, which masks cannot be put on; "
-                "pad the sequences instead, and read each at its own last step"
-            )
+            return self._read_packed(x, hx)
         batched = x.dim() != 2
         if not batched:
             x = x.unsqueeze(0 if self.batch_first else 1)
             hx = tree_map_only(Tensor, lambda part: part.unsqueeze(1), hx)
         if hx is None:
-            hx = self._zeros(x)
+            hx = self._zeros(x, x.shape[0 if self.batch_first else 1])
         self.check_forward_args(x, hx, None)
-        outputs, last = self._read(x.transpose(0, 1) if self.batch_first else x, hx)
+        (outputs,), last = self._read([x.transpose(0, 1) if self.batch_first else x], hx)
         if self.batch_first:
             outputs = outputs.transpose(0, 1)
         if not batched:
@@ -58,40 +95,79 @@ class MaskedRecurrent(MaskedLayer, nn.RNNBase):
             last = tree_map_only(Tensor, lambda part: part.squeeze(1), last)
         return outputs, last
 
-    def _zeros(self, x: Tensor) -> Any:
-        batch = x.shape[0 if self.batch_first else 1]
+    def _read_packed(self, x: PackedSequence, hx: Any) -> Any:
+        """The same of sequences of different lengths."""
+        hx = self._zeros(x.data, int(x.batch_sizes[0])) if hx is None else hx
+        if x.sorted_indices is not None:
+            hx = tree_map_only(Tensor, lambda part: part.index_select(1, x.sorted_indices), hx)
+        self.check_forward_args(x.data, hx, x.batch_sizes)
+        pieces, last = self._read(pieces_of(x), hx)
+        if x.unsorted_indices is not None:
+            last = tree_map_only(
+                Tensor, lambda part: part.index_select(1, x.unsorted_indices), last
+            )
+        return x._replace(data=torch.cat([piece.flatten(0, 1) for piece in pieces])), last
+
+    def _zeros(self, x: Tensor, batch: int) -> Any:
         zeros = x.new_zeros(len(self.all_weights), batch, self.hidden_size)
         return (zeros, zeros) if self.cell.has_inner else zeros
 
-    def _read(self, x: Tensor, hx: Any) -> tuple[Tensor, Any]:
-        """All layers, one above the other; `x` is [time, batch, units]."""
+    def _read(self, pieces: list[Tensor], hx: Any) -> tuple[list[Tensor], Any]:
+        """All layers, one above the other; the input as pieces, [time, batch, units] each."""
         hs, cs = hx if self.cell.has_inner else (hx, None)
-        directions = 2 if self.bidirectional else 1
         last: list[cells.CellState] = []
         for _ in range(self.num_layers):
-            outputs = []
-            for backwards in range(directions):
+            read = []
+            for backwards in range(2 if self.bidirectional else 1):
                 number = len(last)
                 state = cells.CellState(hs[number], None if cs is None else cs[number])
-                read, after = self._read_once(x.flip(0) if backwards else x, state, number)
-                outputs.append(read.flip(0) if backwards else read)
+                outputs, after = self._read_once(pieces, state, number, bool(backwards))
+                read.append(outputs)
                 last.append(after)
-            x = torch.cat(outputs, -1) if self.bidirectional else outputs[0]
+            pieces = read[0]
+            if self.bidirectional:
+                pieces = [torch.cat(both, -1) for both in zip(*read, strict=True)]
         h = torch.stack([state.h for state in last])
         inner = [state.c for state in last if state.c is not None]
-        return x, (h, torch.stack(inner)) if inner else h
+        return pieces, (h, torch.stack(inner)) if inner else h
 
     def _read_once(
-        self, x: Tensor, state: cells.CellState, number: int
-    ) -> tuple[Tensor, cells.CellState]:
-        """One layer in one direction."""
+        self, pieces: list[Tensor], start: cells.CellState, number: int, backwards: bool
+    ) -> tuple[list[Tensor], cells.CellState]:
+        """One layer in one direction: its outputs, and the state of each sequence at its end."""
         w_ih, w_hh, *biases = self.all_weights[number]
         b_ih, b_hh = biases or (None, None)
-        states = state.h.expand(len(x), *state.h.shape)
-        input_mask = self.style.draw(self.input_rate, x, self.cell.gates)
+        # In the order of reading; the longest sequences are the first of each piece.
+        order = range(len(pieces))[:: -1 if backwards else 1]
+        lengths = [len(pieces[place]) for place in order]
+        inputs = pieces[0].new_empty(()).expand(sum(lengths), *pieces[0].shape[1:])
+        states = start.h.expand(sum(lengths), *start.h.shape)
+        input_mask = self.style.draw(self.input_rate, inputs, self.cell.gates)
         recurrent_mask = self.style.draw(self.recurrent_rate, states, self.cell.gates)
         weights = (w_ih, w_hh, b_ih, b_hh)
-        return unrolled(self.cell, x, state, weights, input_mask, recurrent_mask)
+        read, ended, done = list(pieces), [], 0
+        state = rows(start, 0, 0) if backwards else start
+        for place, length in zip(order, lengths, strict=True):
+            x, batch = pieces[place], pieces[place].shape[1]
+            if backwards:  # shorter sequences begin later
+                state = joined([state, rows(start, len(state.h), batch)])
+            elif batch < len(state.h):  # or end earlier
+                ended.append(rows(state, batch, len(state.h)))
+                state = rows(state, 0, batch)
+            steps = slice(done, done := done + length)
+            masks = [_part(mask, steps, batch) for mask in (input_mask, recurrent_mask)]
+            outputs, state = unrolled(
+                self.cell, x.flip(0) if backwards else x, state, weights, *masks
+            )
+            read[place] = outputs.flip(0) if backwards else outputs
+        return read, joined([state, *reversed(ended)])
+
+
+def _part(mask: Tensor | None, steps: slice, batch: int) -> Tensor | None:
+    """The mask of some steps and of the first sequences."""
+    if mask is None:
+        return None
+    return (mask[steps] if len(mask) > 1 else mask)[..., :batch, :]
 
 
 class MaskedLSTM(MaskedRecurrent, nn.LSTM):
@@ -116,6 +192,7 @@ _KINDS: dict[type, type[MaskedLSTM | MaskedGRU | MaskedRNN]] = {
     nn.LSTM: MaskedLSTM,
     nn.GRU: MaskedGRU,
     nn.RNN: MaskedRNN,
+    **{kind: kind for kind in (MaskedLSTM, MaskedGRU, MaskedRNN)},
 }
 
 
@@ -141,11 +218,12 @@ def masked_recurrent(
         num_layers=layer.num_layers,
         bias=layer.bias,
         batch_first=layer.batch_first,
+        dropout=input_rate,
         bidirectional=layer.bidirectional,
+        recurrent_dropout=recurrent_rate,
         device="meta",  # its own parameters are thrown away
     )
     for name, parameter in layer.named_parameters():
         setattr(masked, name, parameter)
-    masked.input_rate, masked.recurrent_rate = input_rate, recurrent_rate
     masked.style = style
     return masked.train(layer.training)

@@ -1,13 +1,15 @@
 """Heads: what the output of a network means, so that draws of it can be averaged."""
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol, TypeVar
+from typing import Any, Protocol, TypeVar
 
 import torch
 from torch import Tensor
 
 from bayesrnn.errors import ConfigError
-from bayesrnn.uncertainty.average import AverageProbabilities
+from bayesrnn.uncertainty.average import AverageProbabilities, RunningMoments
+from bayesrnn.uncertainty.plot import plot_probabilities
 
 _Prediction = TypeVar("_Prediction", covariant=True)
 
@@ -38,30 +40,52 @@ class Prediction:
     what more data could teach.
 
     mean: of several classes the probability of each, [..., classes]; of a yes or no, that of yes.
+    spread: the standard deviation of each probability over the draws, where the head was asked to
+        keep it.
     """
 
     mean: Tensor
     total: Tensor
     aleatoric: Tensor
     epistemic: Tensor
+    spread: Tensor | None = None
+
+    def plot(self, *, names: Sequence[str] | None = None, ax: Any = None) -> Any:
+        """Draw the probabilities, with their spread over draws; gives the matplotlib axes.
+
+        Of one example, a bar for each class; of several, a line for each class along the examples.
+        More than ten classes are too many to tell apart: the most probable ones are drawn.
+        """
+        return plot_probabilities(self, names, ax)
 
 
 @dataclass(frozen=True)
 class Classes:
-    """Logits of classes that exclude each other, on the last axis: softmax."""
+    """Logits of classes that exclude each other, on the last axis: softmax.
+
+    spread: whether to keep the spread of the probabilities over draws, which takes time and memory
+        of its own.
+    """
+
+    spread: bool = False
 
     def average(self) -> Average[Prediction]:
         """The mean of class probabilities."""
-        return _AverageClasses()
+        return _AverageClasses(self.spread)
 
 
 @dataclass(frozen=True)
 class Binary:
-    """One logit, of yes against no: sigmoid. The last axis has this one number, and goes."""
+    """One logit, of yes against no: sigmoid. The last axis has this one number, and goes.
+
+    spread: as in `Classes`.
+    """
+
+    spread: bool = False
 
     def average(self) -> Average[Prediction]:
         """The mean of the probability of yes."""
-        return _AverageAnswers(one=True)
+        return _AverageAnswers(self.spread, one=True)
 
 
 @dataclass(frozen=True)
@@ -69,18 +93,23 @@ class MultiLabel:
     """Logits of labels that each apply or do not, whatever the others do: a sigmoid each.
 
     The uncertainties are those of each label by itself.
+
+    spread: as in `Classes`.
     """
+
+    spread: bool = False
 
     def average(self) -> Average[Prediction]:
         """The mean of the probability of each label."""
-        return _AverageAnswers(one=False)
+        return _AverageAnswers(self.spread, one=False)
 
 
 class _AverageClasses:
     """The mean of class probabilities, and their entropies."""
 
-    def __init__(self) -> None:
+    def __init__(self, spread: bool) -> None:
         self._average = AverageProbabilities()
+        self._moments = RunningMoments() if spread else None
 
     def add(self, output: Tensor) -> None:
         if output.shape[-1] == 1:
@@ -91,19 +120,24 @@ class _AverageClasses:
                 "number, head=br.MultiLabel() for labels that each apply or do not"
             )
         self._average.add(output)
+        if self._moments is not None:
+            self._moments.add(output.detach().float().softmax(-1))
 
     def prediction(self) -> Prediction:
         found = self._average
         total = found.total()
-        return Prediction(found.mean, total, found.aleatoric, total - found.aleatoric)
+        return Prediction(
+            found.mean, total, found.aleatoric, total - found.aleatoric, _spread(self._moments)
+        )
 
 
 class _AverageAnswers:
     """The mean of probabilities of yes, each beside a no whose logit is 0."""
 
-    def __init__(self, one: bool) -> None:
+    def __init__(self, spread: bool, one: bool) -> None:
         self._one = one
         self._average = AverageProbabilities()
+        self._moments = RunningMoments() if spread else None
 
     def add(self, output: Tensor) -> None:
         if self._one:
@@ -115,8 +149,15 @@ class _AverageAnswers:
                 )
             output = output.squeeze(-1)
         self._average.add(torch.stack([torch.zeros_like(output), output], dim=-1))
+        if self._moments is not None:
+            self._moments.add(output.detach().float().sigmoid())
 
     def prediction(self) -> Prediction:
         found = self._average
-        total = found.total()
-        return Prediction(found.mean[..., 1], total, found.aleatoric, total - found.aleatoric)
+        total, spread = found.total(), _spread(self._moments)
+        epistemic = total - found.aleatoric
+        return Prediction(found.mean[..., 1], total, found.aleatoric, epistemic, spread)
+
+
+def _spread(moments: RunningMoments | None) -> Tensor | None:
+    return None if moments is None else moments.variance().sqrt()

@@ -3,12 +3,14 @@
 import math
 from dataclasses import dataclass, field
 from statistics import NormalDist
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.uncertainty.average import RunningMoments
+from bayesrnn.uncertainty.plot import plot_numbers
 
 #: Components kept for quantiles. Up to twice as many draws are kept exactly.
 _COMPONENTS = 64
@@ -91,6 +93,13 @@ class RegressionPrediction:
         if not 0 < share < 1:
             raise ConfigError(f"share is {share:g}; it has to be between 0 and 1")
         return self.quantile((1 - share) / 2), self.quantile((1 + share) / 2)
+
+    def plot(self, x: Any = None, y: Any = None, *, share: float = 0.95, ax: Any = None) -> Any:
+        """Draw mean and interval, and the epistemic part inside; gives the matplotlib axes.
+
+        x: where each prediction stands, else in order; y: the truths, as points.
+        """
+        return plot_numbers(self, x, y, share, ax)
 
 
 class AverageNumbers:

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from bayesrnn.data.series import Floats
+from bayesrnn.uncertainty.crps import crps_of_normal, crps_of_samples
 
 #: The shares of probability of the intervals that are scored.
 LEVELS: Final = (80, 95)
@@ -68,17 +69,8 @@ class PathForecasts(Forecasts):
         return found
 
     def crps(self, truths: Floats) -> Floats:
-        """E|X - X'| is over all pairs of different paths, so it has no bias."""
-        ordered = np.sort(self.paths, axis=1)
-        count = ordered.shape[1]
-        away: Floats = np.abs(self.paths - truths[:, None]).mean(1)
-        if count < 2:
-            return away
-        # In order, the k-th of n is the larger one of k - 1 pairs and the smaller one of n - k.
-        weights = 2 * np.arange(count) - count + 1
-        apart = (ordered * weights[None, :, None]).sum(1) * 2 / (count * (count - 1))
-        found: Floats = away - apart / 2
-        return found
+        """Without bias, however few the paths."""
+        return crps_of_samples(np.moveaxis(self.paths, 1, 0), truths)
 
 
 @dataclass(frozen=True)
@@ -98,14 +90,8 @@ class GaussianForecasts(Forecasts):
         return self.mean + z * self.sd
 
     def crps(self, truths: Floats) -> Floats:
-        """sd (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt pi), Gneiting et al. (2005)."""
-        safe = np.maximum(self.sd, 1e-300)
-        with np.errstate(over="ignore"):  # of a forecast without a doubt
-            z = (truths - self.mean) / safe
-            phi = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
-        erf = np.vectorize(math.erf, otypes=[float])
-        found: Floats = safe * (z * erf(z / math.sqrt(2)) + 2 * phi - 1 / math.sqrt(math.pi))
-        return found
+        """Exact."""
+        return crps_of_normal(self.mean, self.sd, truths)
 
 
 @dataclass(frozen=True)
