@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
-
 import tyro
 
 from bayesrnn import __version__
-from bayesrnn.errors import BayesRNNError, Interrupted
+from bayesrnn.errors import BayesRNNError, BayesRNNWarning, Interrupted
 from bayesrnn.progress import say
 from bayesrnn.runs.command import Command, MadeCommand
 from bayesrnn.studies import COMMANDS as STUDIES
@@ -98,6 +99,29 @@ def _shown(summary: str) -> Callable[[], None]:
     return shown
 
 
+@contextlib.contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Show our own warnings without the place in the code, which is no business of a user."""
+    usual = warnings.formatwarning
+
+    def in_one_line(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        line: str | None = None,
+    ) -> str:
+        if issubclass(category, BayesRNNWarning):
+            return f"bayesrnn: {message}\n"
+        return usual(message, category, filename, lineno, line)
+
+    warnings.formatwarning = in_one_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
+
+
 def _with_default_rule(arguments: Sequence[str]) -> list[str]:
     """`--dynamic` alone means `--dynamic sgd`."""
     spelt = list(arguments)
@@ -122,12 +146,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         # A terminal that knows only ASCII gets a question mark for a sign that it cannot show.
         sys.stdout.reconfigure(errors="replace")
     try:
-        make_app(arguments).cli(
-            prog="bayesrnn",
-            description="Bayesian recurrent neural networks.",
-            args=_with_default_rule(arguments),
-            config=(tyro.conf.FlagCreatePairsOff,),
-        )
+        with _warnings_in_one_line():
+            make_app(arguments).cli(
+                prog="bayesrnn",
+                description="Bayesian recurrent neural networks.",
+                args=_with_default_rule(arguments),
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
     except Interrupted as stopped:
         say(str(stopped))
         return 128 + stopped.signal_number
