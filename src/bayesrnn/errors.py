@@ -33,6 +33,10 @@ class MissingExtraError(BayesRNNError):
     """A feature needs an optional dependency that is not installed."""
 
 
+class BayesRNNWarning(UserWarning):
+    """Something that works, though not as well as it could; the program prints it as one line."""
+
+
 class Interrupted(Exception):  # noqa: N818, stopping on request is no error
     """Training was stopped by a signal, and everything is saved."""
 

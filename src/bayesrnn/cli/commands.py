@@ -36,7 +36,7 @@ from bayesrnn.tasks import TASKS, task_of
 def training_command(name: str) -> Callable[..., None]:
     """`bayesrnn train` for a task, with an option for each entry of its configuration."""
     task = TASKS[name]
-    arguments = command_line_type(
+    arguments: Any = command_line_type(
         "TrainingArguments",
         (RunArguments, task.config_type),
         "Options left out follow the recipe of the method (and the size).",
@@ -48,6 +48,8 @@ def training_command(name: str) -> Callable[..., None]:
         path = train_run(task, RunArguments(**run), given)
         say(f"the run is in {path}; next: bayesrnn evaluate {path}")
 
+    stated: Any = train
+    stated.options = arguments.options
     train.__annotations__["training"] = Annotated[arguments, tyro.conf.OmitArgPrefixes]
     train.__doc__ = f"{task.summary}\n\n{task.example}\n"
     return train

@@ -2,25 +2,33 @@
 
 from __future__ import annotations
 
+import contextlib
+import difflib
 import sys
-from collections.abc import Callable, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
 import tyro
 
 from bayesrnn import __version__
-from bayesrnn.errors import BayesRNNError, Interrupted
+from bayesrnn.errors import BayesRNNError, BayesRNNWarning, Interrupted
 from bayesrnn.progress import say
 from bayesrnn.runs.command import Command, MadeCommand
 from bayesrnn.studies import COMMANDS as STUDIES
 from bayesrnn.tasks import TASKS
 
 #: Help on words after which another one follows.
-_GROUPS = {
+GROUPS = {
     "train": "Train a network: the next word says for which task.",
     "reproduce": "Make published results again: the next word says which.",
 }
+
+_DESCRIPTION = """Bayesian recurrent neural networks.
+
+bayesrnn --version says which version this is, and bayesrnn COMMAND --help what a command takes.
+Tab completion in bash, zsh or fish: bayesrnn completion --help"""
 
 _COMMANDS = "bayesrnn.cli.commands"
 _ANY_TASK: dict[tuple[str, ...], Command] = {
@@ -45,6 +53,16 @@ _ANY_TASK: dict[tuple[str, ...], Command] = {
         f"{_COMMANDS}:examine_run", "Say why a run does not learn, and what to try."
     ),
 }
+_ABOUT: dict[tuple[str, ...], Command] = {
+    ("info",): Command(
+        "bayesrnn.cli.info:show_info",
+        "Show versions, the compiled kernel, threads, devices, and which data sets are found.",
+    ),
+    ("completion",): Command(
+        "bayesrnn.cli.completion:print_completion",
+        "Print what makes a shell complete commands, options and paths.",
+    ),
+}
 
 
 def all_commands() -> dict[tuple[str, ...], Command]:
@@ -58,7 +76,7 @@ def all_commands() -> dict[tuple[str, ...], Command]:
     for entry in tasks.values():
         for word, command in entry.commands.items():
             found[word,] = command
-    return {**found, **STUDIES}
+    return {**found, **STUDIES, **_ABOUT}
 
 
 def make_app(arguments: Sequence[str]) -> tyro.extras.SubcommandApp:
@@ -67,13 +85,13 @@ def make_app(arguments: Sequence[str]) -> tyro.extras.SubcommandApp:
     The others are there for `--help`, which needs no more of them than their first line.
     """
     app = tyro.extras.SubcommandApp()
-    groups = {word: tyro.extras.SubcommandApp() for word in _GROUPS}
+    groups = {word: tyro.extras.SubcommandApp() for word in GROUPS}
     seen = set[str]()
     for words, command in all_commands().items():
         group = words[0] if len(words) > 1 else None
         if group is not None and group not in seen:
             seen.add(group)
-            app.command(groups[group], name=group, help=_GROUPS[group])
+            app.command(groups[group], name=group, help=GROUPS[group])
         called = tuple(arguments[: len(words)]) == words
         if called:
             _before_work()
@@ -98,6 +116,45 @@ def _shown(summary: str) -> Callable[[], None]:
     return shown
 
 
+@contextlib.contextmanager
+def _warnings_in_one_line() -> Iterator[None]:
+    """Show our own warnings without the place in the code, which is no business of a user."""
+    usual = warnings.formatwarning
+
+    def in_one_line(
+        message: Warning | str,
+        category: type[Warning],
+        filename: str,
+        lineno: int,
+        line: str | None = None,
+    ) -> str:
+        if issubclass(category, BayesRNNWarning):
+            return f"bayesrnn: {message}\n"
+        return usual(message, category, filename, lineno, line)
+
+    warnings.formatwarning = in_one_line
+    try:
+        yield
+    finally:
+        warnings.formatwarning = usual
+
+
+def _unknown_word(arguments: Sequence[str]) -> str | None:
+    """What to say of a first or second word that is no command; None where all are."""
+    known, before = list(all_commands()), ""
+    for place, word in enumerate(arguments[:2]):
+        words = list(dict.fromkeys(names[place] for names in known if len(names) > place))
+        if not words or word.startswith("-"):
+            return None
+        if word not in words:
+            close = difflib.get_close_matches(word, words, n=1)
+            meant = f"did you mean {before}{close[0]}?" if close else ""
+            advice = meant or f"there are: {', '.join(words)}"
+            return f"there is no command {before}{word}; {advice}"
+        known, before = [names for names in known if names[place] == word], f"{before}{word} "
+    return None
+
+
 def _with_default_rule(arguments: Sequence[str]) -> list[str]:
     """`--dynamic` alone means `--dynamic sgd`."""
     spelt = list(arguments)
@@ -118,16 +175,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if list(arguments) == ["--version"]:
         print(f"bayesrnn {__version__}")
         return 0
+    if (unknown := _unknown_word(arguments)) is not None:
+        print(f"bayesrnn: {unknown}", file=sys.stderr)
+        return 2
     if isinstance(sys.stdout, TextIOWrapper):
         # A terminal that knows only ASCII gets a question mark for a sign that it cannot show.
         sys.stdout.reconfigure(errors="replace")
     try:
-        make_app(arguments).cli(
-            prog="bayesrnn",
-            description="Bayesian recurrent neural networks.",
-            args=_with_default_rule(arguments),
-            config=(tyro.conf.FlagCreatePairsOff,),
-        )
+        with _warnings_in_one_line():
+            make_app(arguments).cli(
+                prog="bayesrnn",
+                description=_DESCRIPTION,
+                args=_with_default_rule(arguments),
+                config=(tyro.conf.FlagCreatePairsOff,),
+            )
     except Interrupted as stopped:
         say(str(stopped))
         return 128 + stopped.signal_number

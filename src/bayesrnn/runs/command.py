@@ -36,7 +36,9 @@ class TaskEntry:
 
     summary: what `bayesrnn train --help` says of it.
     commands: its own, by word.
+    data_sets: by name, a file of each published data set that it knows, under the data folder.
     """
 
     summary: str
     commands: Mapping[str, Command] = field(default_factory=dict)
+    data_sets: Mapping[str, str] = field(default_factory=dict)

@@ -5,12 +5,19 @@ import torch
 from bayesrnn.errors import ConfigError
 
 
+def available_devices() -> list[str]:
+    """The devices of this machine."""
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.mps.is_available()}
+    return [name for name, is_there in there.items() if is_there]
+
+
 def choose_device(name: str) -> torch.device:
     """The device by name, or the best one there is for `auto`."""
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.mps.is_available()}
+    there = available_devices()
     if name == "auto":
-        name = "cuda" if there["cuda"] else "cpu"
-    if not there[name]:
-        have = ", ".join(device for device, is_there in there.items() if is_there)
-        raise ConfigError(f"--device is {name}, which this machine does not have; it has: {have}")
+        name = "cuda" if "cuda" in there else "cpu"
+    if name not in there:
+        raise ConfigError(
+            f"--device is {name}, which this machine does not have; it has: {', '.join(there)}"
+        )
     return torch.device(name)

@@ -4,7 +4,7 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import field, fields, make_dataclass
 from pathlib import Path
-from typing import Annotated, Any, Literal, NamedTuple, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeVar
 
 import tyro
 
@@ -21,9 +21,14 @@ Given = dict[str, Any]
 class _Argument(NamedTuple):
     """An option as tyro takes it; its default stands for "not given"."""
 
-    name: str
+    item: Option
     hint: Any
     default: Any
+
+    @property
+    def name(self) -> str:
+        """The name of the option."""
+        return self.item.name
 
 
 def command_line_type(name: str, parts: Sequence[type], description: str) -> type:
@@ -42,7 +47,9 @@ def command_line_type(name: str, parts: Sequence[type], description: str) -> typ
             prefix = f"{choices}{_help(same, by_recipe=False)}; {prefix}"
         made[item.name] = _argument(item, prefix, by_recipe=True)
     stated = [(one.name, one.hint, field(default=one.default)) for one in made.values()]
-    return make_dataclass(name, stated, namespace={"__doc__": description}, frozen=True)
+    options = tuple(one.item for one in made.values())
+    namespace = {"__doc__": description, "options": options}
+    return make_dataclass(name, stated, namespace=namespace, frozen=True)
 
 
 def given_options(parsed: Any) -> Given:
@@ -107,6 +114,7 @@ def _command(
         call({n: value for n, value in values.items() if value != arguments[n].default})
 
     stated: Any = run
+    stated.options = tuple(one.item for one in arguments.values())
     stated.__name__, stated.__doc__ = function.__name__, function.__doc__
     stated.__annotations__ = {one.name: one.hint for one in arguments.values()}
     kind = inspect.Parameter.KEYWORD_ONLY
@@ -136,55 +144,50 @@ def _argument(item: Option, prefix: str = "", by_recipe: bool = False) -> _Argum
     if item.flag != flag(item.name):
         spelt["name"] = item.flag.removeprefix("--")
     if item.kind is bool:
-        return _Argument(item.name, Annotated[bool, tyro.conf.arg(**spelt)], item.default)
-    hint: Any = item.kind
+        return _Argument(item, Annotated[bool, tyro.conf.arg(**spelt)], item.default)
     metavar = _METAVARS[item.kind]
     if item.commas:
-        hint, metavar = str, f"{metavar},{metavar},..."
+        metavar = f"{metavar},{metavar},..."
     elif item.choices:
-        hint, metavar = Literal.__getitem__(item.choices), f"{{{','.join(item.choices)}}}"
+        metavar = f"{{{','.join(item.choices)}}}"
     elif item.is_list:
-        hint, metavar = tuple[hint, ...], metavar + " ..." * (not item.repeated)
+        metavar += " ..." * (not item.repeated)
     spelt["metavar"] = item.metavar or metavar
-    if item.positional or item.repeated:
-        mark: Any = tyro.conf.Positional if item.positional else tyro.conf.UseAppendAction
-        hint = mark[hint]
     marker = tyro.conf.arg(**spelt)
-    if item.adds:
-        return _Argument(item.name, Annotated[int | None, _MAYBE_ADDED, marker], None)
+    mark: Any = tyro.conf.Positional if item.positional else tyro.conf.UseAppendAction
+    hint: Any = item.kind
     if item.is_list and (item.positional or item.repeated):
-        return _Argument(item.name, Annotated[hint, marker], ())
-    if item.default is REQUIRED:
-        return _Argument(item.name, Annotated[hint, marker], inspect.Parameter.empty)
-    if item.choices and not item.commas:
-        return _Argument(item.name, Annotated[hint | None, _one_of(item.choices), marker], None)
-    return _Argument(item.name, Annotated[hint | None, marker], None)
+        return _Argument(item, Annotated[mark[tuple[hint, ...]], marker], ())
+    hint = Annotated[Any, _reading(item, metavar), marker]
+    if item.positional:
+        hint = mark[hint]
+    required = item.default is REQUIRED
+    return _Argument(item, hint, inspect.Parameter.empty if required else None)
 
 
-def _one_of(choices: tuple[str, ...]) -> tyro.constructors.PrimitiveConstructorSpec[str]:
-    """How a choice is read: by its name alone. tyro would offer None, "not given", as well."""
+def _reading(item: Option, metavar: str) -> tyro.constructors.PrimitiveConstructorSpec[Any]:
+    """How a value is read: by its kind alone. tyro would offer None, "not given", as well."""
+    several = item.is_list and not item.commas
+
+    def read(words: list[str]) -> Any:
+        kind = str if item.commas else item.kind
+        if item.adds and words[0].startswith("+"):
+            kind = Added
+        try:
+            values = tuple(map(kind, words))
+        except ValueError:
+            # The words of the other messages about this option, whatever asked for a number.
+            return item.check(words[0])
+        return values if several else values[0]
+
     return tyro.constructors.PrimitiveConstructorSpec(
-        nargs=1,
-        metavar=f"{{{','.join(choices)}}}",
-        instance_from_str=lambda words: words[0],
-        is_instance=lambda value: value is None or value in choices,
+        nargs="*" if several else 1,
+        metavar=metavar,
+        instance_from_str=read,
+        is_instance=lambda value: True,
         str_from_instance=lambda value: [str(value)],
-        choices=choices,
+        choices=None if item.commas else item.choices or None,
     )
-
-
-def _number_or_added(words: list[str]) -> int:
-    return Added(words[0]) if words[0].startswith("+") else int(words[0])
-
-
-#: How a number is read that can be written +3.
-_MAYBE_ADDED: Any = tyro.constructors.PrimitiveConstructorSpec(
-    nargs=1,
-    metavar=_METAVARS[int],
-    instance_from_str=_number_or_added,
-    is_instance=lambda value: value is None or isinstance(value, int),
-    str_from_instance=lambda value: [str(value)],
-)
 
 
 def _help(item: Option, by_recipe: bool) -> str:

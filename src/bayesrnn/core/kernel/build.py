@@ -1,106 +1,112 @@
-"""Compiling kernel.c on first use, and keeping the result in the user's cache folder."""
+"""Compiling kernel.c: for the machine that compiles, or for every machine that a wheel may meet.
 
-import ctypes
-import hashlib
+The build of a wheel (`hatch_build.py`) runs this file by itself, so it imports nothing of the
+package.
+"""
+
 import os
 import platform
 import shlex
 import shutil
-import stat
 import subprocess
-import tempfile
-import warnings
-from importlib import resources
+import sys
+from collections.abc import Callable
 from pathlib import Path
 
-_FLAGS = ("-O3", "-funroll-loops", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
-_NATIVE = ("-mcpu=native",) if platform.machine() in ("arm64", "aarch64") else ("-march=native",)
+FLAGS = ("-O3", "-funroll-loops", "-fPIC", "-fno-math-errno", "-fno-trapping-math")
+NATIVE = ("-mcpu=native",) if platform.machine() in ("arm64", "aarch64") else ("-march=native",)
+
+#: The libraries that a wheel has for a processor, the fastest first, and the flags of each. On ARM
+#: the vector instructions (NEON) are there on every processor; on x86-64 the names are those by
+#: which torch says what a processor has, and the flags are what torch asks of it.
+PORTABLE: dict[str, tuple[str, ...]] = (
+    {
+        "avx512": ("-mavx512f", "-mavx512vl", "-mavx512bw", "-mavx512dq", "-mavx2", "-mfma"),
+        "avx2": ("-mavx2", "-mfma"),
+        "default": (),
+    }
+    if platform.machine() in ("x86_64", "AMD64")
+    else {"default": ()}
+)
+
+#: The macOS that a library still runs on.
+MACOS = "11.0"
+
+_SECONDS = 120
 
 
-def load_library() -> ctypes.CDLL | None:
-    """The compiled loops; None where they are turned off or cannot be compiled."""
-    # CC may be a command with arguments, such as "ccache gcc".
-    compiler = shlex.split(os.environ.get("CC", "")) or _found("cc") or _found("gcc")
-    if os.environ.get("BAYESRNN_KERNEL", "on").lower() in ("off", "0") or not compiler:
-        return None
-    source = resources.files("bayesrnn.core.kernel").joinpath("kernel.c").read_bytes()
+class CompilerError(Exception):
+    """There is no compiler, or it made nothing; says why in a part of a line."""
+
+
+def find_compiler() -> list[str]:
+    """The C compiler: what CC says, or cc, or gcc."""
+    given = os.environ.get("CC", "")
     try:
-        parts = (source, shlex.join(compiler).encode(), _machine())
-        key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
-        return _cached(compiler, source, _cache_folder() / f"kernel-{key}.so")
-    except (OSError, subprocess.SubprocessError):
-        return None  # slower, not wrong
+        # CC may be a command with arguments, such as "ccache gcc".
+        command = shlex.split(given)
+    except ValueError as error:
+        raise CompilerError(f"CC is {given!a}, which is no command: {error}") from None
+    if command:
+        return command
+    for name in ("cc", "gcc"):
+        if path := shutil.which(name):
+            return [path]
+    raise CompilerError("there is no C compiler, neither cc nor gcc")
 
 
-def _found(name: str) -> list[str]:
-    path = shutil.which(name)
-    return [] if path is None else [path]
+def compile_native(compiler: list[str], folder: Path, check: Callable[[str], object]) -> bytes:
+    """The library for this machine, made in a folder; one that `check` cannot load is refused."""
+    return _compile(compiler, NATIVE, folder, check)
 
 
-def _cached(compiler: list[str], source: bytes, library: Path) -> ctypes.CDLL:
-    """Load `library`, compiled first if it is not there.
-
-    To load a library is to run it, so nothing is loaded that somebody else could have written: it
-    is compiled anew for this process alone.
-    """
-    library.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-    for path in (library.parent, library):
-        if path.exists() and not _only_ours(path):
-            warnings.warn(
-                f"{path} can be written by others than you, so the compiled loops in it are not "
-                f"used and are compiled at each start; mend it with: chmod go-w {path}, or remove "
-                "it",
-                stacklevel=2,
-            )
-            with tempfile.TemporaryDirectory() as folder:  # of mode 700
-                own = Path(folder) / library.name
-                _compile(compiler, source, own)
-                return ctypes.CDLL(str(own))
-    if not library.exists():
-        _compile(compiler, source, library)
-    return ctypes.CDLL(str(library))
+def compile_portable(compiler: list[str], folder: Path) -> dict[str, bytes]:
+    """The libraries of a wheel, by the name in `PORTABLE`."""
+    target = (f"-mmacosx-version-min={MACOS}",) if sys.platform == "darwin" else ()
+    return {
+        name: _compile(compiler, (*flags, *target), folder, lambda _: None)
+        for name, flags in PORTABLE.items()
+    }
 
 
-def _only_ours(path: Path) -> bool:
-    """Whether only this user (or root) could have written a file or folder."""
-    found = path.stat()
-    return found.st_uid in (os.getuid(), 0) and not found.st_mode & (stat.S_IWGRP | stat.S_IWOTH)
-
-
-def _compile(compiler: list[str], source: bytes, library: Path) -> None:
+def _compile(
+    compiler: list[str], flags: tuple[str, ...], folder: Path, check: Callable[[str], object]
+) -> bytes:
     """Compile with OpenMP for threads, else without.
 
     The OpenMP library is not linked: its functions are found in the one that torch has loaded, so
     that both share their threads.
     """
-    with tempfile.TemporaryDirectory(dir=library.parent) as folder:
-        file, made = Path(folder) / "kernel.c", Path(folder) / "kernel.so"
-        file.write_bytes(source)
+    shutil.copyfile(Path(__file__).with_name("kernel.c"), folder / "kernel.c")
 
-        def run(*arguments: str) -> None:
-            command = [*compiler, *_FLAGS, *_NATIVE, *arguments]
-            subprocess.run(command, check=True, capture_output=True, timeout=120, cwd=folder)
+    def run(*arguments: str) -> None:
+        command = [*compiler, *FLAGS, *flags, *arguments]
+        subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS, cwd=folder)
 
+    made = folder / "kernel.so"
+    try:
         try:
             run("-fopenmp", "-c", "kernel.c", "-o", "kernel.o")
             run("-shared", "kernel.o", "-o", "kernel.so", "-lm")
-            ctypes.CDLL(str(made))
-        except (OSError, subprocess.SubprocessError):
+            check(str(made))
+        except (OSError, subprocess.CalledProcessError):
             run("-fopenmp-simd", "-shared", "kernel.c", "-o", "kernel.so", "-lm")
-        made.chmod(0o700)  # whatever the umask lets others do
-        made.replace(library)
+            check(str(made))
+        return made.read_bytes()
+    except subprocess.CalledProcessError as error:
+        raise CompilerError(f"{_shown(compiler)} failed{_first_words(error.stderr)}") from None
+    except subprocess.TimeoutExpired:
+        raise CompilerError(f"{_shown(compiler)} took more than {_SECONDS} seconds") from None
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+        raise CompilerError(f"{_shown(compiler)} gave no library: {reason}") from None
 
 
-def _cache_folder() -> Path:
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "bayesrnn"
+def _shown(compiler: list[str]) -> str:
+    return ascii(shlex.join(compiler))[1:-1]
 
 
-def _machine() -> bytes:
-    """What the compiled code depends on: a home folder may be shared by different machines."""
-    try:
-        lines = Path("/proc/cpuinfo").read_bytes().split(b"\n")
-    except OSError:
-        return platform.processor().encode()
-    wanted = {line for line in lines if line.startswith((b"model name", b"flags"))}
-    return b"\n".join(sorted(wanted))
+def _first_words(said: bytes) -> str:
+    """The first line of what a compiler said, if it said anything."""
+    lines = said.decode(errors="replace").strip().splitlines()
+    return f": {ascii(lines[0][:120])[1:-1]}" if lines else ""

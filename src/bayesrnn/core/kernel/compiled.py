@@ -1,7 +1,7 @@
-"""The inner loops in C, where a C compiler is found.
+"""The inner loops in C, where there is a compiled library.
 
-Without a compiler, or with BAYESRNN_KERNEL=off, `core.kernel.reference` does the same work with
-torch operations, on the same random numbers.
+Without one, or with BAYESRNN_KERNEL=off, `core.kernel.reference` does the same work with torch
+operations, on the same random numbers.
 
 C sees nothing but addresses, so it may only be given tensors that have their numbers in memory.
 While torch.compile looks on, tensors have none yet: there each loop is a custom operator of torch,
@@ -19,7 +19,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from bayesrnn.core.kernel.build import load_library
+from bayesrnn.core.kernel.library import load_library
 from bayesrnn.core.kernel.reference import LangevinStep, Number, Squares, Sums
 from bayesrnn.errors import ConfigError
 
@@ -331,10 +331,10 @@ def _fit(tensors: Sequence[Tensor]) -> bool:
 def load_kernel() -> Kernel | None:
     """The compiled kernel; None where it is turned off or cannot be compiled."""
     global _is_loaded
-    library = load_library()
-    if library is None:
+    loops = load_library().loops
+    if loops is None:
         return None
-    kernel = Kernel(library)
+    kernel = Kernel(loops)
     for name, schema in _SCHEMAS.items():
         _register(name, schema, kernel)
     _is_loaded = True

@@ -1,8 +1,8 @@
 /* The inner loops of core/posterior.py, core/sharpening.py, core/langevin.py, core/noise.py and of
  * uncertainty/average.py, for float32 on the CPU.
  *
- * The formulas are those of the Python code, which stays the reference and does the work where no
- * compiler is found. Here each array is read once and each result written once: at millions of
+ * The formulas are those of the Python code, which stays the reference and does the work where there
+ * is no compiled library. Here each array is read once and each result written once: at millions of
  * weights, memory is the only thing that takes time. Written for a compiler that vectorises:
  * no branches in the loops, no calls to libm. Threads are those of torch's own OpenMP library.
  *
@@ -18,11 +18,32 @@
 static inline float bits_to_float(int32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
 static inline int32_t float_to_bits(float x) { int32_t bits; memcpy(&bits, &x, 4); return bits; }
 
+/* floor(x) for |x| < 2^31. Before SSE4.1 a processor has no instruction for it, and a call of libm
+ * would keep the loop around it from being vectorised. */
+static inline float floor_(float x) {
+#if defined(__SSE2__) && !defined(__SSE4_1__)
+    float k = (float)(int32_t)x;
+    return k - (k > x ? 1.0f : 0.0f);
+#else
+    return floorf(x);
+#endif
+}
+
+/* a * b + c, rounded once, on every processor: of this the noise is made, whose bits are to be those
+ * of any other build, and of core/kernel/philox.py. In double precision the product is exact. */
+static inline float fused(float a, float b, float c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+    return __builtin_fmaf(a, b, c);
+#else
+    return (float)((double)a * b + c);
+#endif
+}
+
 /* exp(x) = 2^k exp(r), |r| <= log(2) / 2; relative error below 2e-7. */
 static inline float exp_(float x) {
     x = x < -87.0f ? -87.0f : x;
     x = x > 88.0f ? 88.0f : x;
-    float k = floorf(x * 1.44269504f + 0.5f);
+    float k = floor_(x * 1.44269504f + 0.5f);
     float r = x - k * 0.693359375f + k * 2.12194440e-4f;
     float p = 1.3888889e-3f;
     p = p * r + 8.3333333e-3f;
@@ -42,10 +63,10 @@ static inline float log_(float x) {
     t = (t - 1.0f) / (t + 1.0f);
     float s = t * t;
     float p = 0.2222222f;
-    p = p * s + 0.2857143f;
-    p = p * s + 0.4f;
-    p = p * s + 0.6666667f;
-    return (float)k * 0.69314718f + (2.0f * t + t * s * p);
+    p = fused(p, s, 0.2857143f);
+    p = fused(p, s, 0.4f);
+    p = fused(p, s, 0.6666667f);
+    return fused((float)k, 0.69314718f, fused(2.0f, t, t * s * p));
 }
 
 /* log(1 + a) for a in [0, 1]: a polynomial through Chebyshev points, relative error below 2e-7. */
@@ -286,10 +307,15 @@ void philox(uint64_t n, uint64_t stream, uint64_t key, uint32_t words[4][LANES])
 
 /* sin and cos of 2 pi u for u in [-1/2, 1/2): one quarter wave by Taylor, the rest by symmetry. */
 static inline void sincos_turn(float u, float *sine, float *cosine) {
-    float quarter = floorf(u * 4.0f + 0.5f);
+    float quarter = floor_(u * 4.0f + 0.5f);
     float x = (u - quarter * 0.25f) * 6.28318531f, s = x * x;
-    float si = x * (1.0f + s * (-1.6666667e-1f + s * (8.3333333e-3f + s * (-1.9841270e-4f + s * 2.7557319e-6f))));
-    float co = 1.0f + s * (-0.5f + s * (4.1666667e-2f + s * (-1.3888889e-3f + s * 2.4801587e-5f)));
+    float si = fused(2.7557319e-6f, s, -1.9841270e-4f), co = fused(2.4801587e-5f, s, -1.3888889e-3f);
+    si = fused(si, s, 8.3333333e-3f);
+    co = fused(co, s, 4.1666667e-2f);
+    si = fused(si, s, -1.6666667e-1f);
+    co = fused(co, s, -0.5f);
+    si = x * fused(si, s, 1.0f);
+    co = fused(co, s, 1.0f);
     int32_t q = (int32_t)quarter & 3;
     float a = q & 1 ? co : si, b = q & 1 ? si : co;
     *sine = q & 2 ? -a : a;

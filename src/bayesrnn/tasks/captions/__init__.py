@@ -10,4 +10,8 @@ ENTRY = TaskEntry(
             "Say what images show, how sure the run is of each word, and where its draws disagree.",
         )
     },
+    {
+        "flickr8k": "flickr8k/Flickr8k.token.txt",
+        "coco-val2017": "coco-val2017/captions_val2017.json",
+    },
 )

@@ -24,4 +24,5 @@ ENTRY = TaskEntry(
             "next.",
         ),
     },
+    {"ptb": "ptb/ptb.train.txt", "wikitext-2": "wikitext-2/wiki.train.tokens"},
 )

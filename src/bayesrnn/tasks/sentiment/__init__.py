@@ -10,4 +10,5 @@ ENTRY = TaskEntry(
             "Predict the rating of a text with an interval, or the probabilities of its labels.",
         )
     },
+    {"scaledata": "scaledata/scaledata/Dennis+Schwartz/subj.Dennis+Schwartz"},
 )
