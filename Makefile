@@ -6,6 +6,7 @@ help:
 	@echo "make install      only the environment: .venv, with the program in .venv/bin/bayesrnn"
 	@echo "make test         install, then lint, type check and all tests"
 	@echo "make test-peers   install three other libraries in .venv-peers, and compare ours with them"
+	@echo "make docs         install what makes the documentation's site in .venv-docs, and build/site"
 	@echo "make bench        install, then the speed and memory benchmark"
 	@echo "make clean        remove the environments and what the tools left behind (runs are kept)"
 	@echo "Another Python:   make PYTHON=python3.12 install"
@@ -27,8 +28,12 @@ test: .venv/.installed-dev
 test-peers: .venv-peers/.installed
 	.venv-peers/bin/python -m pytest tests/peers
 
+docs: .venv-docs/.installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict --clean
+	@echo "Read it in build/site/index.html."
+
 clean:
-	rm -rf .venv .venv-peers .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-docs .venv-peers .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are taken away first and written last: an install that was cut off leaves none, and the next
@@ -52,6 +57,13 @@ clean:
 		--no-deps --requirement benchmarks/peers.txt
 	@touch $@
 
+.venv-docs/.installed: docs/requirements.txt
+	@$(PYTHON) -c '$(check_python)'
+	$(PYTHON) -m venv --clear .venv-docs
+	.venv-docs/bin/python -m pip install --disable-pip-version-check \
+		--no-deps --requirement docs/requirements.txt
+	@touch $@
+
 define pip_install
 @$(PYTHON) -c '$(check_python)'
 @[ -x .venv/bin/python ] && [ -e .venv/.installed ] || $(PYTHON) -m venv --clear .venv
@@ -69,6 +81,6 @@ check_python = import sys, importlib.util as u; \
 	all(map(u.find_spec, ("venv", "ensurepip"))) or sys.exit("$(PYTHON) has no venv module: \
 	install it first (Debian and Ubuntu: apt install python3-venv)")
 
-.PHONY: help install quickstart bench test test-peers clean
+.PHONY: help install quickstart bench test test-peers docs clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:
