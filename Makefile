@@ -59,6 +59,7 @@ clean:
 
 .venv-docs/.installed: docs/requirements.txt
 	@$(PYTHON) -c '$(check_python)'
+	@$(PYTHON) -c '$(check_docs_python)'
 	$(PYTHON) -m venv --clear .venv-docs
 	.venv-docs/bin/python -m pip install --disable-pip-version-check \
 		--no-deps --requirement docs/requirements.txt
@@ -80,6 +81,10 @@ check_python = import sys, importlib.util as u; \
 	try make PYTHON=python3.12" % sys.version_info[:2]); \
 	all(map(u.find_spec, ("venv", "ensurepip"))) or sys.exit("$(PYTHON) has no venv module: \
 	install it first (Debian and Ubuntu: apt install python3-venv)")
+
+check_docs_python = import sys; \
+	sys.version_info >= (3, 11) or sys.exit("the site is built by Python 3.11 or newer: \
+	try make PYTHON=python3.12 docs")
 
 .PHONY: help install quickstart bench test test-peers docs clean
 .DELETE_ON_ERROR:
