@@ -75,16 +75,16 @@ endef
 
 comma := ,
 
+check_docs_python = import sys; \
+	sys.version_info >= (3, 11) or sys.exit("the site is built by Python 3.11 or newer: \
+	try make PYTHON=python3.12 docs")
+
 # Debian ships ensurepip, without which venv does not work, in a package of its own.
 check_python = import sys, importlib.util as u; \
 	sys.version_info >= (3, 10) or sys.exit("bayesrnn needs Python 3.10 or newer, and $(PYTHON) is %d.%d: \
 	try make PYTHON=python3.12" % sys.version_info[:2]); \
 	all(map(u.find_spec, ("venv", "ensurepip"))) or sys.exit("$(PYTHON) has no venv module: \
 	install it first (Debian and Ubuntu: apt install python3-venv)")
-
-check_docs_python = import sys; \
-	sys.version_info >= (3, 11) or sys.exit("the site is built by Python 3.11 or newer: \
-	try make PYTHON=python3.12 docs")
 
 .PHONY: help install quickstart bench test test-peers docs clean
 .DELETE_ON_ERROR:
