@@ -29,7 +29,7 @@ test-peers: .venv-peers/.installed
 	.venv-peers/bin/python -m pytest tests/peers
 
 docs: .venv-docs/.installed
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict --clean
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
 	@echo "Read it in build/site/index.html."
 
 clean:
