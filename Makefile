@@ -30,7 +30,7 @@ test-peers: .venv-peers/.installed
 
 docs: .venv-docs/.installed
 	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
-	@echo "Read it in build/site/index.html."
+	@echo "Read build/site/index.html; with its search: python3 -m http.server --directory build/site"
 
 clean:
 	rm -rf .venv .venv-docs .venv-peers .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist

@@ -132,6 +132,25 @@ def test_captions(run_page, images):
     run_page("tutorials/captions.md")
 
 
+def test_no_tutorial_is_left_out():
+    tested = {"captions.md", "your-csv.md", "your-module.md", "your-text.md"}
+    assert {path.name for path in (DOCS / "tutorials").glob("*.md")} == tested
+
+
+def test_what_takes_long_is_not_run():
+    block = "# long: hours\nbayesrnn reproduce ptb\nbayesrnn evaluate RUN  # soon\npip install x\n"
+    assert list(commands(block)) == [["evaluate", "RUN"]]
+
+
+@pytest.mark.parametrize(
+    "printed", ["loss 0.51, right\n", "loss 0.80, wrong\n", "loss 0.50, 1.5 wrong\n"]
+)
+def test_other_words_and_numbers_are_seen(printed):
+    with pytest.raises(AssertionError):
+        assert_alike(printed, "loss 0.50, wrong\n")
+    assert_alike("loss 0.56, wrong\n", "loss 0.50, wrong\n")
+
+
 @pytest.mark.parametrize("name", PAGES)
 def test_other_pages(name, run_page):
     run_page(name)
