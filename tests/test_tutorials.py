@@ -49,7 +49,7 @@ def assert_alike(printed: str, shown: str) -> None:
 
 
 @pytest.fixture
-def run_page(program, tmp_path, monkeypatch) -> Callable[[str], None]:
+def run_page(program, tmp_path, monkeypatch) -> Iterator[Callable[[str], None]]:
     """A function that runs all of a page in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
@@ -66,19 +66,18 @@ def run_page(program, tmp_path, monkeypatch) -> Callable[[str], None]:
                     code, _, errors = program(*words)
                     assert code == 0, (words, errors)
 
-    return run
+    threads = torch.get_num_threads()
+    torch.set_num_threads(1)
+    with torch.random.fork_rng(devices=[]):
+        yield run
+    torch.set_num_threads(threads)
 
 
 def run_python(block: str, names: dict[str, object]) -> str:
     """What a block prints."""
     shown = io.StringIO()
-    threads = torch.get_num_threads()
-    torch.set_num_threads(1)
-    try:
-        with contextlib.redirect_stdout(shown), torch.random.fork_rng(devices=[]):
-            exec(compile(block, "<tutorial>", "exec"), names)
-    finally:
-        torch.set_num_threads(threads)
+    with contextlib.redirect_stdout(shown):
+        exec(compile(block, "<tutorial>", "exec"), names)
     return shown.getvalue()
 
 
