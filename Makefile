@@ -56,8 +56,8 @@ home=$$(mktemp -d) && cp tests/installed.py README.md $$home && cd $$home && env
 endef
 
 docs: .venv-docs/.installed
-	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict --clean
-	@echo "Read it in build/site/index.html."
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --strict
+	@echo "Read build/site/index.html; with its search: python3 -m http.server --directory build/site"
 
 clean:
 	rm -rf .venv .venv-check .venv-docs .venv-peers .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
@@ -93,6 +93,7 @@ clean:
 
 .venv-docs/.installed: docs/requirements.txt
 	@$(PYTHON) -c '$(check_python)'
+	@$(PYTHON) -c '$(check_docs_python)'
 	$(PYTHON) -m venv --clear .venv-docs
 	.venv-docs/bin/python -m pip install --disable-pip-version-check \
 		--no-deps --requirement docs/requirements.txt
@@ -107,6 +108,10 @@ PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 endef
 
 comma := ,
+
+check_docs_python = import sys; \
+	sys.version_info >= (3, 11) or sys.exit("the site is built by Python 3.11 or newer: \
+	try make PYTHON=python3.12 docs")
 
 # Debian ships ensurepip, without which venv does not work, in a package of its own.
 check_python = import sys, importlib.util as u; \

@@ -95,6 +95,13 @@ def long_lines(document: Path) -> list[str]:
     ]
 
 
+def broken_tables(document: Path) -> list[str]:
+    """Tables without a line that sets the first row apart: a blank line has cut them."""
+    parts = re.split(r"\n\n+", prose(document))
+    tables = [part for part in parts if part.startswith("|")]
+    return [part for part in tables if not re.match(r"\|.*\n\|[-:| ]+\|(?:\n|$)", part)]
+
+
 def wrong_formulas(document: Path) -> list[str]:
     """Formulas that do not stand on one line, or by themselves, or that GitHub would not set."""
     text = re.sub(r"^```.*?^```", "", document.read_text(), flags=re.MULTILINE | re.DOTALL)
@@ -155,7 +162,9 @@ def help_text(words: tuple[str, ...]) -> str:
 Rule = Callable[[Path], list[str]]
 
 
-@pytest.mark.parametrize("rule", [broken_links, long_lines, wrong_commands, wrong_formulas])
+@pytest.mark.parametrize(
+    "rule", [broken_links, broken_tables, long_lines, wrong_commands, wrong_formulas]
+)
 def test_documents_follow_the_rules(rule: Rule) -> None:
     assert len(DOCUMENTS) > 5
     found = {str(document): complaints for document in DOCUMENTS if (complaints := rule(document))}
@@ -183,6 +192,7 @@ def test_the_readme_shows_most_commands() -> None:
         (missing_paths, "In `attic.py`."),
         (broken_links, "See [this](attic.md)."),
         (broken_links, "# Here\n\nSee [that](#there)."),
+        (broken_tables, "| a | b |\n|---|--:|\n| 1 | 2 |\n\n| 3 | 4 |"),
         (long_lines, "word " * 21),
         (long_lines, f"- {'word ' * 21}"),
         (wrong_commands, "```sh\nbayesrnn evaluate runs/mine --meteor\n```"),
@@ -217,10 +227,12 @@ def test_what_is_right_is_let_through(tmp_path: Path) -> None:
     document = tmp_path / "good.md"
     document.write_text(
         "# Here: a heading\n\n`core/`, `core/posterior.py`, `README.md`, `results/*.json`\n\n"
-        f"| {'word ' * 30} |\n\n```sh\n{'word ' * 30}\nbayesrnn bench --steps 4  # --fly\n```\n\n"
+        f"| {'word ' * 30} |\n|---|\n\n"
+        f"```sh\n{'word ' * 30}\nbayesrnn bench --steps 4  # --fly\n```\n\n"
         f"[link](https://example.org/{'x' * 100}) [here](#here-a-heading)\n\n"
         "`bayesrnn --help`, `bayesrnn train lm --size tiny [--no-antithetic]`, `bayesrnn train`\n\n"
         "With dollars in `$HOME`, and $\\log x$:\n\n$$\n-\\log \\frac{x}{y} \\le 1\n$$\n"
     )
-    for rule in (missing_paths, broken_links, long_lines, wrong_commands, wrong_formulas):
+    rules = (broken_links, broken_tables, long_lines, wrong_commands, wrong_formulas)
+    for rule in (missing_paths, *rules):
         assert rule(document) == []
