@@ -6,9 +6,13 @@ import torch
 
 from bayesrnn.data.series import Frequency, Series, SeriesSet
 from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.methods.plain import Plain, PlainOptions
+from bayesrnn.random import RandomStreams, seeded
+from bayesrnn.tasks.forecast import task
 from bayesrnn.tasks.forecast.calendar import calendar_inputs, calendar_values
 from bayesrnn.tasks.forecast.data import Wishes, prepare, require_suits, usual_horizon
 from bayesrnn.tasks.forecast.layout import read_layout
+from bayesrnn.tasks.forecast.model import ForecastNetwork
 from bayesrnn.tasks.forecast.slices import make_slices
 from bayesrnn.tasks.forecast.task import TASK
 
@@ -129,3 +133,17 @@ def test_a_base_is_given_on_the_command_line_and_again_to_resume(program, tmp_pa
     assert code == 0
     assert "seasonal" in text
     assert "[ensemble]" in text
+
+
+def test_the_epoch_is_chosen_by_at_most_so_many_windows(monkeypatch):
+    monkeypatch.setattr(task, "_VALIDATED", 3)
+    data = prepare(daily(noisy_week(), noisy_week(seed=1)), WISHES)
+    method = Plain(PlainOptions(), RandomStreams(1))
+    layout = data.layout
+    net = ForecastNetwork(layout.inputs, 4, 1, "gru", layout.likelihood)
+    net.initialise(seeded(1))
+    problem = task.ForecastProblem(data, 8, 16, 1, method, net)
+    windows, known = problem._valid
+    assert len(data.places("valid").series) == 8
+    assert len(windows) == len(known) == 3
+    assert np.isfinite(list(problem.validate().values())).all()

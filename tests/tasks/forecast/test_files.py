@@ -50,6 +50,11 @@ BAD = {
     ),
     "a column that is not there": (table(values()), ("--target-col", "z"), "no column 'z'"),
     "too short": (table(values()[:3]), (), "give longer series"),
+    "a horizon longer than the history": (
+        table(values()),
+        ("--horizon", "300"),
+        "the longest series has 181 values",
+    ),
     "no values": (table((day, "") for day in DAYS), (), "has no values"),
     "a frequency that is none": (table(values()), ("--freq", "often"), "'often' is no frequency"),
 }
@@ -108,3 +113,20 @@ def test_a_future_with_missing_rows_is_refused(program, tmp_path):
     future.write_text(table([(f"2023-07-0{day}", 1) for day in (1, 2, 3)], "ds,promo"))
     code, _, errors = program("forecast", run, "--future", future)
     assert code == 0, errors
+
+
+def test_many_short_series_are_read_and_trained_on(program, tmp_path):
+    months = np.arange("2020-01", "2023-01", dtype="datetime64[M]")
+    rng = np.random.default_rng(0)
+    rows = [
+        (f"s{number}", f"{month}-01", f"{size + n % 12 + noise:.2f}")
+        for number, size in enumerate(rng.uniform(10, 100, 1500))
+        for n, (month, noise) in enumerate(zip(months, rng.normal(size=36), strict=True))
+    ]
+    text = table(rows, "unique_id,ds,y")
+    code, out, errors, run = train(program, tmp_path, text, "--horizon", "6")
+    assert code == 0, errors
+    assert "Read as 1,500 series of 36 values" in out + errors
+    code, _, errors = program("forecast", run, "--samples", "0", "--paths", "10")
+    assert code == 0, errors
+    assert len((run / "forecast.csv").read_text().splitlines()) == 1 + 1500 * 6

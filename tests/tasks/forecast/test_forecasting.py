@@ -112,6 +112,10 @@ def test_later_values_are_forecast_without_training(run, program, tmp_path):
     assert len(rows) == 9
     assert rows[0]["ds"] == "2001-06-10"
     assert page.exists()
+    chart = tmp_path / "chart.svg"
+    code, _, errors = program("forecast", folder, "--html", chart, *few)
+    assert code == 0, errors
+    assert ElementTree.parse(chart).getroot().tag.endswith("svg")
 
 
 def test_a_file_that_has_grown_is_forecast_but_not_tested_on(run, program, tmp_path):

@@ -101,6 +101,7 @@ def test_a_shortened_history_is_the_end_of_the_whole_one():
     assert whole.places.starts.tolist() == [185, 195]
     for one, length in zip(short, (9, 18, 36), strict=True):
         assert one.truths is whole.truths
+        assert one.series is whole.series
         windows = one.data.windows(one.places)
         start = windows.layout.reach
         for row, first in enumerate((185, 195)):

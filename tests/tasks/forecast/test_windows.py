@@ -4,7 +4,11 @@ import numpy as np
 import pytest
 import torch
 
+from bayesrnn.core.init import absolute
+from bayesrnn.methods.base import Hints
+from bayesrnn.methods.bbb import BayesByBackprop
 from bayesrnn.methods.plain import Plain, PlainOptions
+from bayesrnn.methods.variational import PosteriorOptions
 from bayesrnn.random import RandomStreams, seeded
 from bayesrnn.tasks.forecast.data import WindowBatches, Wishes, prepare, training_targets
 from bayesrnn.tasks.forecast.likelihood import steps_of
@@ -97,6 +101,33 @@ def test_base_and_scales_of_a_window():
     assert windows.spread.item() == pytest.approx(moves.mean())
     base = windows.base(windows.values, windows.steps(0, 5))
     assert base[0].tolist() == pytest.approx(past[-7:-2].tolist())
+
+
+class Level(torch.nn.Module):
+    """Says one level, its only weight, and next to no noise."""
+
+    def __init__(self):
+        super().__init__()
+        self.level = torch.nn.Parameter(torch.ones(1))
+
+    def forward(self, inputs, state=None):
+        level = self.level.expand(inputs.shape[:2])
+        return torch.stack([level, torch.full_like(level, 1e-9)], -1), torch.zeros(1, len(level), 1)
+
+
+def test_all_values_of_a_draw_are_by_one_network():
+    wishes = Wishes(**{**vars(WISHES), "base": "none", "likelihood": "gaussian"})
+    _, windows = windows_of(noisy_week(), noisy_week(seed=2), wishes=wishes)
+    method = BayesByBackprop(PosteriorOptions(), RandomStreams(1))
+    net = method.build(Level(), Hints(sigma_init={"*": absolute(0.3, 0.3)}))
+    draws = Draws(method, net, 4, seeded(1))
+    found = draw_paths(draws, windows, "gaussian", 3, seeded(2))
+    levels = found.values / windows.unit[:, None, None, None]
+    held = levels[:, :, :1, :1].expand_as(levels)
+    torch.testing.assert_close(levels, held, rtol=1e-6, atol=1e-6)
+    assert len(levels[0, :, 0, 0].unique()) == 4
+    torch.testing.assert_close(levels[0], levels[1], rtol=1e-6, atol=1e-6)
+    assert found.epistemic_share.min() > 0.99
 
 
 def test_forecasts_of_a_window_do_not_depend_on_the_others():

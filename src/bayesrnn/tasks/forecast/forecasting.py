@@ -12,12 +12,20 @@ from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import seeded
 from bayesrnn.runs.arguments import JsonOptions, RunOptions, seed_option
 from bayesrnn.runs.output import require_writable, write_json, write_text
-from bayesrnn.tasks.forecast.backtest import Backtest, backtest, calibration_of, known_windows
+from bayesrnn.tasks.forecast.backtest import (
+    CALIBRATED_WINDOWS,
+    Advance,
+    Backtest,
+    backtest,
+    calibration_of,
+    known_windows,
+)
 from bayesrnn.tasks.forecast.conformal import Widening
 from bayesrnn.tasks.forecast.data import ForecastData
 from bayesrnn.tasks.forecast.future import forecast_future, naive_future
 from bayesrnn.tasks.forecast.report import (
     Outlook,
+    outlook_chart,
     outlook_csv,
     outlook_json,
     outlook_page,
@@ -63,7 +71,11 @@ class ForecastOptions(RunOptions, JsonOptions):
         choices=("run", "seasonal-naive"),
     )
     csv: Path | None = option(None, "the table (default: forecast.csv in the folder of the run)")
-    html: Path | None = option(None, "the page (default: forecast.html in the folder of the run)")
+    html: Path | None = option(
+        None,
+        "the page, or the chart of the first series alone if it ends in .svg (default: "
+        "forecast.html in the folder of the run)",
+    )
     paths_out: Path | None = option(None, "also write all paths to this file", metavar="FILE")
     seed: int = seed_option("seed of draws and paths")
 
@@ -87,17 +99,22 @@ def forecast_run(options: ForecastOptions) -> str:
     if options.future is not None:
         series = _with_known(run, series, options.future, horizon)
     tested = widening = None
-    with progress_bar(networks, " draws", "forecasting", delay=1.0) as bar:
+    tried = 0 if own is None else _tested_values(own)
+    steps = (tried + len(series.series) * horizon) * networks * paths
+    with progress_bar(steps, " values", "forecasting", delay=1.0) as bar:
         if own is not None:
-            tested, widening = backtest_of(own, draws, paths, options.seed, options.level)
+            tested, widening = backtest_of(
+                own, draws, paths, options.seed, options.level, bar.update
+            )
         if options.method == "seasonal-naive":
             future = naive_future(series, horizon, run.layout.season)
         else:
             kept = None if options.raw else widening
             future = forecast_future(
-                *(series, run.layout, draws, horizon, paths, options.seed, kept), device=run.device
+                *(series, run.layout, draws, horizon, paths, options.seed, kept),
+                advance=bar.update,
+                device=run.device,
             )
-        bar.update(networks)
     outlook = Outlook(
         run=str(options.run),
         unit=run.config.target_col or _unit(run),
@@ -108,7 +125,8 @@ def forecast_run(options: ForecastOptions) -> str:
         total_by=options.sum,
     )
     write_text(outlook_csv(outlook), csv)
-    write_text(outlook_page(outlook), html)
+    is_chart = html.suffix.lower() == ".svg"
+    write_text(str(outlook_chart(outlook, 0)) if is_chart else outlook_page(outlook), html)
     if options.paths_out is not None:
         write_text(paths_csv(outlook), options.paths_out)
     if options.json is not None:
@@ -130,13 +148,25 @@ def own_data(run: TrainedForecaster) -> ForecastData | None:
 
 
 def backtest_of(
-    data: ForecastData, draws: Draws, paths: int, seed: int, levels: tuple[int, ...] = ()
+    data: ForecastData,
+    draws: Draws,
+    paths: int,
+    seed: int,
+    levels: tuple[int, ...] = (),
+    advance: Advance = lambda number: None,
 ) -> tuple[Backtest, Widening | None]:
     """The test windows of a run, and what its calibration windows ask for."""
     generator = seeded(seed)
-    widening = calibration_of(data, draws, paths, generator, levels=levels)
+    widening = calibration_of(data, draws, paths, generator, advance, levels)
     known = known_windows(data, data.places("test").spread(TESTED_WINDOWS))
-    return backtest(data, known, draws, paths, generator, widening), widening
+    return backtest(data, known, draws, paths, generator, widening, advance), widening
+
+
+def _tested_values(data: ForecastData) -> int:
+    """The values of each path of a backtest, calibration included."""
+    windows = len(data.places("test").spread(TESTED_WINDOWS).series)
+    windows += len(data.places("calibration").spread(CALIBRATED_WINDOWS).series)
+    return windows * data.layout.horizon
 
 
 def _series(run: TrainedForecaster, options: ForecastOptions) -> SeriesSet:

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Final
 
 import torch
+from torch import Tensor
 
 from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.tasks.forecast.backtest import known_windows
@@ -26,13 +27,17 @@ _HISTORIES: Final = (1, 2, 4)
 
 @dataclass(frozen=True)
 class MeasuredWindows:
-    """Windows that are forecast together: those of a row of a table."""
+    """Windows that are forecast together: those of a row of a table.
+
+    series: the numbers of the series that they are of, also where each was cut out by itself.
+    """
 
     table: str
     name: str
     data: ForecastData
     places: Places
     truths: Truths
+    series: Tensor
 
 
 def measured_windows(
@@ -55,8 +60,8 @@ def measured_windows(
             starts = Places(numbers, torch.full_like(numbers, length))
             # Scales of the whole history: errors of the same windows have the same unit.
             name = f"the last {length:,} values"
-            found.append(MeasuredWindows(BY_HISTORY, name, short, starts, truths))
-    found.append(MeasuredWindows(BY_HISTORY, WHOLE, data, places, truths))
+            found.append(MeasuredWindows(BY_HISTORY, name, short, starts, truths, places.series))
+    found.append(MeasuredWindows(BY_HISTORY, WHOLE, data, places, truths, places.series))
     return [*found, *(_of_others(run, data, Path(given), split, most) for given in shifts)]
 
 
@@ -71,7 +76,8 @@ def _of_others(
             f"values after {data.layout.fewest}; give longer ones"
         )
     truths = known_windows(other, places).truths
-    return MeasuredWindows(BY_SERIES, f"never seen: {path.name}", other, places, truths)
+    name = f"never seen: {path.name}"
+    return MeasuredWindows(BY_SERIES, name, other, places, truths, places.series)
 
 
 def _shortened(data: ForecastData, places: Places, length: int) -> ForecastData:

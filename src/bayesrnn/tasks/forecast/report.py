@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from markupsafe import Markup
 
 from bayesrnn.data.series import Floats
 from bayesrnn.report.page import Section, document, notes
@@ -262,7 +263,7 @@ def outlook_page(outlook: Outlook) -> str:
     future, tested = outlook.future, outlook.tested
     sections = [Section("In words", outlook_sentences(outlook))]
     for number, one in enumerate(future.series.series[:_SHOWN]):
-        parts: list[Any] = [_picture(outlook, number)]
+        parts: list[Any] = [outlook_chart(outlook, number)]
         if outlook.total_by is not None:
             parts.append(totals_table(outlook, number).html())
         parts.append(outlook_table(outlook, number).html())
@@ -291,7 +292,8 @@ def shown_history(outlook: Outlook, number: int) -> tuple[Floats, int]:
     return target[first:], first
 
 
-def _picture(outlook: Outlook, number: int) -> Any:
+def outlook_chart(outlook: Outlook, number: int) -> Markup:
+    """One series as an SVG picture: what lies before, the median, and the bands."""
     future = outlook.future
     one = future.series.series[number]
     history, first = shown_history(outlook, number)

@@ -5,7 +5,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 import numpy as np
 import torch
@@ -53,6 +53,9 @@ from bayesrnn.tasks.forecast.source import data_of, wishes_of
 from bayesrnn.tasks.forecast.trained import LAYOUT_FILE, TrainedForecaster
 from bayesrnn.tasks.forecast.windows import Windows
 from bayesrnn.uncertainty.fitting import fitted_nll
+
+#: Validation windows that choose the best epoch, at most: more would take longer than training.
+_VALIDATED: Final = 5000
 
 
 def _initialise(module: nn.Module, generator: torch.Generator) -> None:
@@ -257,7 +260,7 @@ class ForecastProblem:
 
     @cached_property
     def _valid(self) -> tuple[Windows, Known]:
-        places = self.data.places("valid")
+        places = self.data.places("valid").spread(_VALIDATED)
         return self.data.windows(places), known_windows(self.data, places)
 
     @torch.no_grad()

@@ -201,7 +201,7 @@ def _forecast(
         raw=cells_of(forecasts, kind.truths),
         calibrated=calibrated,
         share=made.epistemic_share.cpu().numpy() if made.values.shape[1] > 1 else None,
-        series=kind.places.series,
+        series=kind.series,
     )
 
 
