@@ -24,7 +24,7 @@ from torch.autograd.function import once_differentiable
 
 from bayesrnn.core.kernel import reference
 from bayesrnn.core.kernel.compiled import kernel_for
-from bayesrnn.core.kernel.reference import Number, Squares, Sums, softplus
+from bayesrnn.core.kernel.reference import Number, Squares, Sums, softplus, wide
 from bayesrnn.core.noise import Noise
 from bayesrnn.core.priors import (
     ExactPrior,
@@ -140,9 +140,9 @@ def draw(
         method = density_from(type(prior))
         if method == "expected_log_prob":
             assert isinstance(prior, ExactPrior)
-            kl = kl - prior.expected_log_prob(loc, softplus(rho) + floor, axis)
+            kl = kl - prior.expected_log_prob(wide(loc), softplus(wide(rho)) + floor, axis)
         elif method == "log_prob":
-            kl = kl - prior.log_prob(weight, axis)
+            kl = kl - prior.log_prob(wide(weight), axis)
     return tuple(weights), kl, stats
 
 
@@ -182,11 +182,11 @@ class _Draw(torch.autograd.Function):
             group, expected = _grouping(prior, loc.dim(), term.axis)
             weight, sums, squares = loops.draw(loc, rho, eps, sign, floor, group or (), expected)
             if group is not None and squares is None:
-                squares = weight.square()
+                squares = wide(weight).square()
                 if expected:
-                    squares = loc.square() + (softplus(rho) + floor).square()
+                    squares = wide(loc).square() + (softplus(wide(rho)) + floor).square()
                 squares = squares.sum(group, keepdim=True) if group else squares
-            log_prob, score = _closed_form(term, weight, sums, squares)
+            log_prob, score = _closed_form(term, wide(weight), sums, squares)
             # The expectation of eps^2 is 1; the estimate from a draw has what was drawn.
             surprise = weight.numel() if _is_exact(prior) else eps_squares
             entropy = sums.log_sigma + (surprise + weight.numel() * _LOG_2PI) / 2
@@ -202,7 +202,10 @@ class _Draw(torch.autograd.Function):
         if closed and not torch.compiler.is_compiling():
             ctx.stats = stats
             stats.factors = [score.factor for score in scores]
-        return *weights, kl.to(loc.dtype) if isinstance(kl, Tensor) else loc.new_tensor(kl)
+        dtype = reference.wide_type(loc)
+        if not isinstance(kl, Tensor):
+            kl = torch.tensor(kl, dtype=dtype, device=loc.device)
+        return *weights, kl.to(dtype)
 
     @staticmethod
     @once_differentiable

@@ -222,7 +222,9 @@ class _Sharpen(torch.autograd.Function):
         ctx.save_for_backward(*gs, *etas)
         ctx.scale, ctx.sigma0 = scale, sigma0
         kl = sum(squares) / (2 * sigma0**2)
-        return *thetas, torch.as_tensor(kl, dtype=phis[0].dtype, device=phis[0].device)
+        return *thetas, torch.as_tensor(
+            kl, dtype=reference.wide_type(phis[0]), device=phis[0].device
+        )
 
     @staticmethod
     @once_differentiable

@@ -29,6 +29,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
+from bayesrnn.core.kernel import reference
 from bayesrnn.core.names import matching, place, require_matches
 from bayesrnn.core.noise import normal_noise
 from bayesrnn.core.posterior import split
@@ -78,7 +79,10 @@ class _Shrink(torch.autograd.Function):
             kl += cost.sum(dtype=torch.double).item() / 2
             slope += (jitter * g).sum(dtype=torch.double).item()
         ctx.save_for_backward(*gs, *hs, *taus, *noise)
-        numbers = [phis[0].new_tensor(number) for number in (kl, slope)]
+        dtype = reference.wide_type(phis[0])
+        numbers = [
+            torch.tensor(number, dtype=dtype, device=phis[0].device) for number in (kl, slope)
+        ]
         ctx.mark_non_differentiable(numbers[1])
         return *thetas, *numbers
 

@@ -31,7 +31,7 @@ class Head(Protocol[_Prediction]):
         """An average without any network in it yet."""
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen: Lightning's `predict` copies results field by field
 class Prediction:
     """Probabilities averaged over draws, with their uncertainty in nats.
 

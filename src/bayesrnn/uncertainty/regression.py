@@ -55,7 +55,7 @@ class Regression:
         return mean, log_variance.exp()
 
 
-@dataclass(frozen=True)
+@dataclass  # not frozen, as `Prediction`
 class RegressionPrediction:
     """Numbers predicted by draws, with their uncertainty as variances.
 

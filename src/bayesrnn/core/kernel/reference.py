@@ -69,6 +69,16 @@ def softplus(rho: Tensor) -> Tensor:
     return rho.clamp_min(_lowest(rho.dtype)).exp().log1p()
 
 
+def wide(tensor: Tensor) -> Tensor:
+    """As float32 if it has 16 bits: sums of many such numbers would lose most of their digits."""
+    return tensor.to(wide_type(tensor))
+
+
+def wide_type(tensor: Tensor) -> torch.dtype:
+    """That of sums over a tensor: its own, and at least float32."""
+    return torch.promote_types(tensor.dtype, torch.float32)
+
+
 def _lowest(dtype: torch.dtype) -> float:
     """A rho whose exp is still a normal number."""
     return -700.0 if dtype is torch.float64 else -87.0
@@ -98,6 +108,11 @@ def draw(
     `group` names the axes over which the squared weights are summed (and kept): their expectation,
     loc^2 + sigma^2, if `expected`. None instead of the squares where they were not summed.
     """
+    if wide(loc) is not loc:
+        weight, totals, of_groups = draw(
+            wide(loc), wide(rho), wide(eps), sign, floor, group, expected
+        )
+        return weight.to(loc.dtype), totals, of_groups
     weight = torch.empty_like(loc)
     sums, squares = [], []
     for rows in row_blocks(weight):
@@ -130,6 +145,14 @@ def gradient(
     The prior's score is factor * base (factor alone where base is None); base is the weight, or,
     if the prior's expectation is `exact`, the loc. See `core.posterior` for the formulas.
     """
+    if wide(rho) is not rho:
+        given = (by_weight, rho, eps, factor)
+        by_weight, rho, eps, factor = map(wide, given)
+        base = None if base is None else wide(base)
+        by_loc, by_rho, lengths = gradient(
+            by_weight, rho, eps, sign, floor, by_kl, factor, base, exact
+        )
+        return by_loc.to(given[1].dtype), by_rho.to(given[1].dtype), lengths
     by_loc, by_rho = torch.empty_like(rho), torch.empty_like(rho)
     kl_weight = by_kl.item()
     for rows in row_blocks(rho):
