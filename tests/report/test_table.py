@@ -1,6 +1,7 @@
 import re
 from html.parser import HTMLParser
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -81,3 +82,28 @@ class _Cells(HTMLParser):
     def handle_data(self, data: str) -> None:
         if self.inside:
             self.found[-1] += data
+
+
+WIDE = Table(
+    ["run", *(f"column {number}" for number in range(12))],
+    [["runs/a-name-of-some-length", *(f"{number}.25" for number in range(12))], ["b", *["-"] * 12]],
+    left=("run",),
+    notes=("a note",),
+)
+
+
+@pytest.mark.parametrize("columns", ["80", "60", "40"])
+def test_a_table_wider_than_the_terminal_goes_on_below(columns, monkeypatch):
+    monkeypatch.setenv("COLUMNS", columns)
+    lines = WIDE.text().splitlines()
+    assert max(map(len, lines)) <= int(columns)
+    heads = [line.split("  ") for line in lines if line.startswith("run ")]
+    assert len(heads) > 1
+    shown = [word.strip() for head in heads for word in head[1:] if word.strip()]
+    assert shown == list(WIDE.header[1:])
+    assert lines[-1] == "a note"
+
+
+def test_a_wider_terminal_makes_no_table_wider(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "300")
+    assert max(map(len, WIDE.text().splitlines())) <= 100

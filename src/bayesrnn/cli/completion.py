@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from textwrap import indent
 
-from bayesrnn.errors import ConfigError
 from bayesrnn.options import REQUIRED, CheckedOptions, Option, option
 from bayesrnn.runs.options import command
 
@@ -76,8 +75,6 @@ def completion_script(
     shell: str, commands: Commands, summaries: Mapping[tuple[str, ...], str]
 ) -> str:
     """The script for a shell."""
-    if shell not in SHELLS:
-        raise ConfigError(f"the shell is {shell!r}; there are: {', '.join(SHELLS)}")
     if shell == "fish":
         return "".join(f"{line}\n" for line in _fish(commands, summaries))
     return _ZSH * (shell == "zsh") + _bash(commands)

@@ -1,6 +1,7 @@
 """Tables for the terminal, for Markdown and for a page."""
 
 import re
+import shutil
 import textwrap
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -36,19 +37,29 @@ class Table:
         return ["left" if title in self.left else "right" for title in self.header]
 
     def text(self, width: int = 100) -> str:
-        """For a terminal; the widest columns of words are shortened until it fits in `width`."""
+        """For a terminal, in at most `width` columns, and no more than the terminal has.
+
+        The widest columns of words are shortened until it fits; if that is not enough, the table
+        goes on below, with its first column again.
+        """
+        width = min(width, shutil.get_terminal_size((width, 24)).columns)
         lines = [[printable(cell) for cell in row] for row in (self.header, *self._marked())]
         widths = self._widths(lines, width)
+        parts = [self._part(lines, widths, shown) for shown in _split(widths, width)]
+        notes = [part for note in self.notes for part in _wrapped(printable(note), width)]
+        return "\n".join(["\n\n".join(parts), *([""] if notes else []), *notes]) + "\n"
+
+    def _part(
+        self, lines: Sequence[Sequence[str]], widths: Sequence[int], shown: Sequence[int]
+    ) -> str:
+        """Some columns of the table."""
         made = [
             _GAP.join(
-                _padded(shortened(cell, column), column, align)
-                for cell, column, align in zip(line, widths, self.aligns, strict=True)
+                _padded(shortened(line[c], widths[c]), widths[c], self.aligns[c]) for c in shown
             ).rstrip()
             for line in lines
         ]
-        rule = _GAP.join("-" * column for column in widths)
-        notes = [part for note in self.notes for part in _wrapped(printable(note), width)]
-        return "\n".join([made[0], rule, *made[1:], *([""] if notes else []), *notes]) + "\n"
+        return "\n".join([made[0], _GAP.join("-" * widths[c] for c in shown), *made[1:]])
 
     def markdown(self) -> str:
         """For a Markdown file, with the notes below."""
@@ -84,12 +95,25 @@ class Table:
     def _widths(self, lines: Sequence[Sequence[str]], width: int) -> list[int]:
         widths = [max(map(cells, column)) for column in zip(*lines, strict=True)]
         words = [c for c, align in enumerate(self.aligns) if align == "left"]
+        whole = [min(w, width // 3) if c in words else w for c, w in enumerate(widths)]
         while sum(widths) + len(_GAP) * (len(widths) - 1) > width:
             widest = max(words, key=lambda column: widths[column], default=None)
             if widest is None or widths[widest] <= _NARROWEST:
-                break
+                return whole  # in several parts, there is room for words
             widths[widest] -= 1
         return widths
+
+
+def _split(widths: Sequence[int], width: int) -> list[list[int]]:
+    """The columns of each part of a table that is too wide; each begins with the first column."""
+    parts, used = [[0]], widths[0]
+    for column, own in enumerate(widths[1:], 1):
+        if used + len(_GAP) + own > width and len(parts[-1]) > 1:
+            parts.append([0])
+            used = widths[0]
+        parts[-1].append(column)
+        used += len(_GAP) + own
+    return parts
 
 
 def titled_text(tables: Sequence[tuple[str, Table]], width: int = 100) -> str:

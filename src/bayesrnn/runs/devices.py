@@ -7,7 +7,8 @@ from bayesrnn.errors import ConfigError
 
 def available_devices() -> list[str]:
     """The devices of this machine."""
-    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": torch.mps.is_available()}
+    mps = torch.backends.mps.is_available()
+    there = {"cpu": True, "cuda": torch.cuda.is_available(), "mps": mps}
     return [name for name, is_there in there.items() if is_there]
 
 

@@ -13,7 +13,14 @@ from typing import NamedTuple
 
 import torch
 
-from bayesrnn.core.kernel.build import PORTABLE, CompilerError, compile_native, find_compiler
+from bayesrnn.core.kernel.build import (
+    FLAGS,
+    NATIVE,
+    PORTABLE,
+    CompilerError,
+    compile_native,
+    find_compiler,
+)
 from bayesrnn.core.kernel.cache import CacheError, kept_library
 from bayesrnn.durable import reason
 from bayesrnn.errors import BayesRNNWarning, ConfigError
@@ -88,7 +95,7 @@ def _compiled() -> Library:
         return compile_native(compiler, folder, ctypes.CDLL)
 
     source = Path(__file__).with_name("kernel.c").read_bytes()
-    parts = (source, *map(os.fsencode, compiler), _machine())
+    parts = (source, *map(os.fsencode, [*compiler, *FLAGS, *NATIVE]), _machine())
     key = hashlib.sha256(b"\0".join(parts)).hexdigest()[:20]
     try:
         path = kept_library(key, make)
