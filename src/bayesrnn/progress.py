@@ -5,6 +5,9 @@ from typing import Any
 
 from tqdm import tqdm
 
+_NO_PICTURE = "\N{REPLACEMENT CHARACTER}"
+_HARMLESS = "\n\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
+
 
 def progress_bar(total: int, unit: str, label: str, done: int = 0, delay: float = 0.0) -> Any:
     """A bar with speed and time left; silent when nobody watches (no terminal).
@@ -27,5 +30,15 @@ def progress_bar(total: int, unit: str, label: str, done: int = 0, delay: float 
 
 
 def say(line: str) -> None:
-    """Print a line without tearing a progress bar."""
-    tqdm.write(line, file=sys.stderr)
+    """Print a line without tearing a progress bar; names in it cannot give orders."""
+    tqdm.write(visible(line), file=sys.stderr)
+
+
+def visible(text: str) -> str:
+    """Text for a terminal: what has no picture, or turns the writing around, has a sign instead.
+
+    Line ends stay, and so do the marks that join letters of some scripts.
+    """
+    if text.isprintable():
+        return text
+    return "".join(c if c.isprintable() or c in _HARMLESS else _NO_PICTURE for c in text)

@@ -7,9 +7,11 @@ from xml.etree import ElementTree as ET
 import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
+from markupsafe import Markup
 
 from bayesrnn.report.axes import count_axis, even_axis, share_axis, step_axis, tick_text, value_axis
 from bayesrnn.report.chart import Reference, Series, line_chart, spread
+from bayesrnn.report.page import Section, document
 from bayesrnn.report.text import number_text, printable
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -258,3 +260,36 @@ def test_spread_keeps_the_order_and_the_gap(wished: list[float]) -> None:
     assert all(-0.01 <= place <= 300.01 for place in placed)
     if all(b - a >= 16 for a, b in zip(sorted(wished), sorted(wished)[1:], strict=False)):
         assert placed == wished
+
+
+def test_a_page_has_a_second_chart_for_narrow_screens(read_page):
+    series = [Series("one", [(1, 5.0), (2, 3.0)]), Series("two", [(1, 4.0), (2, 2.0)])]
+    chart = line_chart(series, "By epoch", "epoch", "loss", references=[Reference.level("at", 3)])
+    assert str(chart).count("<svg") == 1, "by itself, as in a file, it is one picture"
+    page = document("t", [Section("s", chart, Markup("").join([chart, chart]))])
+    assert page.count("<svg") == 6
+    assert page.count('class="on-narrow"') == 3
+    assert 'viewBox="0 0 360 ' in chart.narrow
+    # In the narrow one, names and references are in the legend alone, as large as in the wide one.
+    for name in ("one", "two", "at"):
+        assert chart.narrow.count(f">{name}</text>") == 1
+    assert 'font-size="12"' in chart.narrow
+    assert "script" not in read_page(page).tags
+
+
+def test_what_the_pointer_shows_a_finger_can_touch():
+    chart = line_chart([Series("one", [(1, 5.0)])], "By epoch", "epoch", "loss")
+    assert '<g class="point" tabindex="-1">' in chart
+    assert "<title>one, epoch 1: 5.000</title>" in chart
+    assert 'class="said" display="none"' in chart, "hidden where there is no style sheet"
+    page = document("t", [Section("s", chart)])
+    assert ".point:focus .said { display: inline; }" in page
+    assert ".heat span:focus::after { content: attr(title)" in page
+
+
+def test_ticks_of_a_narrow_chart_do_not_touch():
+    points = [(float(number), 1.0) for number in range(0, 5_000_000, 500_000)]
+    chart = line_chart([Series("one", points)], "t", "step", "loss")
+    texts = re.findall(r'text-anchor="middle">([\d,e]+)</text>', chart.narrow)
+    wide = re.findall(r'text-anchor="middle">([\d,e]+)</text>', str(chart))
+    assert 2 <= len(texts) < len(wide)

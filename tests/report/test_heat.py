@@ -132,7 +132,7 @@ def test_html_is_shaded_escaped_and_without_script(figures):
     assert "&lt;script&gt;&amp;" in html
     assert "\x1b" not in html
     assert 'class="unknown"' in html
-    assert '<span class="s06" title="p of &#34;truth&#34;">truth</span>' in html
+    assert '<span class="s06" title="p of &#34;truth&#34;" tabindex="-1">truth</span>' in html
     assert f">{SENTENCE_END}</span><br>" in html
     assert html.count('type="radio"') == 2
     assert html.count(" checked>") == 1

@@ -11,7 +11,15 @@ from markupsafe import Markup
 from bayesrnn.errors import RunError
 from bayesrnn.report.page import Section
 from bayesrnn.report.table import Table
-from bayesrnn.runs.compare import comparison_page, comparison_table, curves, result_columns
+from bayesrnn.runs.compare import (
+    compare,
+    comparison_page,
+    comparison_table,
+    curves,
+    end_of_curves,
+    result_columns,
+    winners,
+)
 from bayesrnn.runs.evaluation import CALIBRATED
 from bayesrnn.tasks import TASKS
 
@@ -73,6 +81,42 @@ def test_a_chart_for_every_corpus(make_run: MakeRun, read_page: ReadPage) -> Non
     page = read_page(page_of(make_run("a"), make_run("b", corpus="wikitext-2")))
     assert page.tags.count("svg") == 2
     assert "different data" in page.text
+
+
+def test_it_begins_with_who_won(make_run: MakeRun, read_page: ReadPage) -> None:
+    test = {"test-mean": {"split": "test", "samples": 0, "inference": "mean", "perplexity": 170.0}}
+    runs = [
+        make_run("one", valid=(900.0, 250.0, 200.0), results=test),
+        make_run("two", "bbb", valid=(800.0, 180.0), results=test),
+        make_run("three", "dropout", valid=(None,)),
+    ]
+    (said,) = winners([summary_of(run) for run in runs])
+    assert said == (
+        "two wins: validation perplexity 180.00, 10.0% less than one (200.00); on the test set "
+        "170.00 against 170.00. Another seed may change that."
+    )
+    page = read_page(page_of(*runs))
+    assert page.text.index("In short") < page.text.index("two wins") < page.text.index("Results")
+    assert winners([summary_of(runs[0])]) == []
+    again = make_run("four", "bbb", valid=(190.0,))
+    assert "Another seed" not in winners([summary_of(run) for run in (*runs, again)])[0]
+    other = [make_run(f"w{place}", corpus="wikitext-2", valid=(50.0 + place,)) for place in (0, 1)]
+    both = winners([summary_of(run) for run in (*runs, *other)])
+    assert [line.split(",")[0] for line in both] == ["On ptb", "On wikitext-2"]
+    assert "w0 wins: validation perplexity 50.00, 2.0% less than w1 (51.00)." in both[1]
+    assert both[0] in " ".join(compare([summary_of(run) for run in (*runs, *other)]).split())
+
+
+def test_the_end_of_long_curves_is_shown_by_itself(make_run: MakeRun) -> None:
+    long = tuple(900.0 / epoch for epoch in range(1, 9))
+    runs = [summary_of(make_run(name, valid=long)) for name in ("a", "b")]
+    end = end_of_curves(runs)
+    assert end is not None
+    titles = re.findall("<title>a, epoch (.*?)</title>", str(end))
+    assert titles == ["5: 180.00", "6: 150.00", "7: 128.57", "8: 112.50"]
+    assert "log scale" not in end
+    assert end_of_curves(runs[:1]) is None
+    assert end_of_curves([summary_of(make_run(n, valid=long[:5])) for n in ("c", "d")]) is None
 
 
 def test_curves_are_one_picture(make_run: MakeRun) -> None:

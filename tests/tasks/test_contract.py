@@ -319,7 +319,7 @@ def test_help_shows_the_task_and_its_options(task, task_name, program):
     assert code == 0
     for item in fields(task.config_type):
         given = flag(f"no_{item.name}" if item.default is True else item.name)
-        assert item.name == "options" or given in out
+        assert item.name in ("options", "lr_from") or given in out
     for command, own in (("evaluate", task.evaluate_options), ("prune", task.prune_options)):
         code, out, _ = program(command, "--help")
         assert code == 0

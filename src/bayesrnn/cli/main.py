@@ -14,7 +14,7 @@ import tyro
 
 from bayesrnn import __version__
 from bayesrnn.errors import BayesRNNError, BayesRNNWarning, Interrupted
-from bayesrnn.progress import say
+from bayesrnn.progress import say, visible
 from bayesrnn.runs.command import Command, MadeCommand
 from bayesrnn.studies import COMMANDS as STUDIES
 from bayesrnn.tasks import TASKS
@@ -193,7 +193,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         say(str(stopped))
         return 128 + stopped.signal_number
     except BayesRNNError as error:
-        print(f"bayesrnn: {error}", file=sys.stderr)
+        print(visible(f"bayesrnn: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("bayesrnn: stopped", file=sys.stderr)

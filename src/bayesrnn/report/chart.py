@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
+from typing import NamedTuple
 
 from markupsafe import Markup
 
@@ -16,6 +17,7 @@ _LINE = 16  # height of a line of text
 _CHARACTER = 6.9  # width of a character, on the safe side
 _LABEL = 24  # characters of a label beside a line
 _MANY = 5  # names, above which dashed lines have no label
+_NARROW, _NARROW_HEIGHT = 360, 300  # of a chart for a phone
 
 
 @dataclass(frozen=True)
@@ -82,6 +84,27 @@ class _Frame:
         )
 
 
+class Chart(Markup):
+    """A picture as SVG; on a page there is a second one, which a narrow screen shows in its place.
+
+    What is written in the first would be too small to read there.
+    """
+
+    narrow: str
+
+    @classmethod
+    def of(cls, wide: str, narrow: str) -> "Chart":
+        """The picture, and the one for narrow screens."""
+        made = cls(wide)
+        made.narrow = narrow
+        return made
+
+    def __html__(self) -> str:  # type: ignore[override]  # Markup gives itself
+        # Its own text, not itself: that would ask for this again.
+        wide = Markup(str.__str__(self))
+        return str(render("report/templates/chart.html.j2", wide=wide, narrow=Markup(self.narrow)))
+
+
 def line_chart(
     series: Sequence[Series],
     title: str,
@@ -96,36 +119,69 @@ def line_chart(
     empty: str = "no finished epoch yet",
     width: int = 760,
     height: int = 420,
-) -> Markup:
+) -> Chart:
     """An SVG picture of the series; `solid` and `dashed` say what the two kinds of line mean.
 
     It grows in height where the labels at the ends of the lines need it; with many names, dashed
     lines have none and are known by their colour. A series without a value keeps its colour, so
-    that charts of the same names agree.
+    that charts of the same names agree. On a narrow screen names are in the legend alone.
     """
     shown = [(one, one.pieces()) for one in series if one.pieces()]
-    names = {one.name for one, _ in shown}
-    known = dict.fromkeys(one.name for one in series)
-    colours = {n: number % _COLOURS for number, n in enumerate(known) if n in names}
     points = [point for _, pieces in shown for piece in pieces for point in piece]
     references = [r for r in references if shown and math.isfinite(r.left + r.right)]
     compared = [value for r in references for value in (r.left, r.right)]
-    x_axis, y_axis = x([place for place, _ in points]), y([v for _, v in points] + compared)
+    content = _Content(
+        shown=shown,
+        known=list(dict.fromkeys(one.name for one in series)),
+        title=title,
+        labels=(x_label, y_label),
+        axes=(x([place for place, _ in points]), y([v for _, v in points] + compared)),
+        references=references,
+        kinds=(solid, dashed),
+        empty=empty,
+    )
+    wide = _drawn(content, width, height, narrow=False)
+    return Chart.of(wide, _drawn(content, _NARROW, min(height, _NARROW_HEIGHT), narrow=True))
+
+
+class _Content(NamedTuple):
+    """What a chart shows, however wide it is; `known`: the names of all series, shown or not."""
+
+    shown: list[tuple[Series, list[list[tuple[float, float]]]]]
+    known: list[str]
+    title: str
+    labels: tuple[str, str]
+    axes: tuple[Axis, Axis]
+    references: Sequence[Reference]
+    kinds: tuple[str, str]
+    empty: str
+
+
+def _drawn(content: _Content, width: int, height: int, narrow: bool) -> Markup:
+    shown, references, (solid, dashed) = content.shown, content.references, content.kinds
+    (x_label, y_label), (x_axis, y_axis) = content.labels, content.axes
+    names = {one.name for one, _ in shown}
+    colours = {n: number % _COLOURS for number, n in enumerate(content.known) if n in names}
     # What is written beside the end of a line: label, colour, and where the line ends.
     ends = [
         (_label(one.name) + f" {dashed}" * one.dashed, colours[one.name], *pieces[-1][-1])
         for one, pieces in shown
-        if not one.dashed or len(names) <= _MANY
+        if not narrow and (not one.dashed or len(names) <= _MANY)
     ]
-    ends += [(_label(r.label), -1, x_axis.high, r.right) for r in references]
+    ends += [(_label(r.label), -1, x_axis.high, r.right) for r in references if not narrow]
     left = 34 + _CHARACTER * max((cells(y_axis.text(t)) for t in y_axis.ticks), default=1)
-    right = width - 30 - _CHARACTER * max((cells(label) for label, *_ in ends), default=0)
+    beside = 16 if narrow else 30
+    right = width - beside - _CHARACTER * max((cells(label) for label, *_ in ends), default=0)
     kinds = {one.dashed: dashed if one.dashed else solid for one, _ in shown}
     legend = []
-    if len(shown) > 1:
-        legend = _legend(colours, kinds if len(kinds) > 1 else {}, right=width - 16)
+    if len(shown) > 1 or (narrow and references):
+        said = kinds if len(kinds) > 1 else {}
+        lines = [r.label for r in references] if narrow else []
+        legend = _legend(colours, said, lines, right=width - 16)
     top = (legend[-1][-1] if legend else 30.0) + 20
-    height = max(height, math.ceil(top + _LINE * len(ends) + 54))
+    # A narrow chart keeps its height for the lines, below whatever the legend needs.
+    needed = top + height - 80 if narrow else top + _LINE * len(ends) + 54
+    height = max(height, math.ceil(needed))
     frame = _Frame(left, right, top, height - 50, x_axis, y_axis)
     return render(
         "report/templates/chart.svg.j2",
@@ -135,18 +191,28 @@ def line_chart(
         right=right,
         top=top,
         bottom=frame.bottom,
-        title=title,
-        heading=shortened(printable(title), width // 10),
+        title=content.title,
+        heading=shortened(printable(content.title), width // (9 if narrow else 10)),
         x_label=x_label,
         y_label=y_label + " (log scale)" * y_axis.log,
-        x_ticks=[(frame.at(t, y_axis.low)[0], x_axis.text(t)) for t in x_axis.ticks],
+        x_ticks=_apart([(frame.at(t, y_axis.low)[0], x_axis.text(t)) for t in x_axis.ticks]),
         y_ticks=[(frame.at(x_axis.low, t)[1], y_axis.text(t)) for t in y_axis.ticks],
-        empty=empty,
+        empty=content.empty,
         legend=legend,
         references=[[frame.at(x_axis.low, v)[1] for v in (r.left, r.right)] for r in references],
         lines=[_line(one, pieces, colours[one.name], frame, x_label) for one, pieces in shown],
         ends=_end_labels(ends, frame),
     )
+
+
+def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
+    """The ticks of an axis from left to right, without those that would touch the one before."""
+    kept: list[tuple[float, str]] = []
+    for place, text in ticks:
+        room = place - kept[-1][0] if kept else math.inf
+        if room >= _CHARACTER * (cells(text) + cells(kept[-1][1]) + 1 if kept else 0) / 2:
+            kept.append((place, text))
+    return kept
 
 
 #: A chart over numbers of draws.
@@ -160,10 +226,11 @@ def _label(name: str) -> str:
 
 
 def _legend(
-    colours: Mapping[str, int], kinds: Mapping[bool, str], right: float
+    colours: Mapping[str, int], kinds: Mapping[bool, str], references: Iterable[str], right: float
 ) -> list[tuple[str, int, bool, float, float]]:
     """What colours and kinds of line mean: text, colour, dashed, and where it begins."""
     entries = [(text, -1, dashed) for dashed, text in sorted(kinds.items())]
+    entries += [(_label(label), -1, True) for label in references]
     entries += [(shortened(printable(name), 40), colour, False) for name, colour in colours.items()]
     left = x = 16.0
     y = 46.0
@@ -190,7 +257,8 @@ def _line(
     for x, y in (point for piece in pieces for point in piece):
         value = number_text(y, 2 if abs(y) >= 10 else 3)
         title = f"{series.name}{kind}, {x_label} {frame.x.text(float(f'{x:.6g}'))}: {value}"
-        points.append((*frame.at(x, y), title))
+        room = int((frame.right - frame.left) // _CHARACTER)
+        points.append((*frame.at(x, y), title, shortened(printable(title), room)))
     placed = [[frame.at(x, y) for x, y in piece] for piece in pieces]
     return {"colour": colour, "dashed": series.dashed, "pieces": placed, "points": points}
 

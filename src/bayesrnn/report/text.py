@@ -3,12 +3,15 @@
 import math
 import unicodedata
 
+from bayesrnn.progress import visible
+
 
 def printable(text: str) -> str:
-    """The text with every character that has no picture (controls, lone surrogates) replaced."""
-    if text.isprintable():
-        return text
-    return "".join(c if c.isprintable() else "\N{REPLACEMENT CHARACTER}" for c in text)
+    """A line of text with every character that has no picture (controls, lone surrogates) replaced.
+
+    So are those that turn the writing around.
+    """
+    return text if text.isprintable() else visible(text.replace("\n", "\0"))
 
 
 def cells(text: str) -> int:

@@ -7,6 +7,7 @@ from typing import Any
 
 from bayesrnn.report.axes import even_axis, share_axis
 from bayesrnn.report.chart import Reference, Series, line_chart
+from bayesrnn.report.in_short import telling_sentence, winner_sentence
 from bayesrnn.report.page import Section, document, entries
 from bayesrnn.report.table import Table, distinct_names, titled_text
 from bayesrnn.report.text import counted, draws_text, interval_text, number_text
@@ -72,6 +73,7 @@ def answers_page(runs: Sequence[AnswerUncertainty]) -> str:
     quality, withholding, shifts = answers_tables(runs)
     labelled = [run for run in runs if not run.squared]
     sections = [
+        Section("In short", in_short(runs)),
         Section(*quality, *([_RELIABILITY, _reliability_chart(labelled)] if labelled else [])),
         Section(*withholding, _RISK, _risk_chart(runs)),
         Section(*shifts),
@@ -79,6 +81,29 @@ def answers_page(runs: Sequence[AnswerUncertainty]) -> str:
     ]
     data = ", ".join(dict.fromkeys(run.data for run in runs))
     return document(f"Uncertainty of {counted(len(runs), 'run')} on {data}", sections)
+
+
+def in_short(runs: Sequence[AnswerUncertainty]) -> list[str]:
+    """Which run answers best, and tells each kind of shifted inputs best, by its most draws."""
+    last = [(name, run.levels[-1]) for name, run in zip(distinct_names(runs), runs, strict=True)]
+    title = next(iter(last[0][1].metrics))
+    ranked = sorted((level.metrics[title], name) for name, level in last if title in level.metrics)
+    lines = [f"{name}: {title} {number_text(value, 4)}." for value, name in ranked[:1]]
+    if len(ranked) > 1:
+        (value, name), (second, other) = ranked[:2]
+        lines = [f"{winner_sentence(name, value, other, second, title, 4)}."]
+    for shift in dict.fromkeys(shift for _, level in last for shift in level.shifts):
+        found = [
+            (name, max((one.detection.auroc for one in scores.values()), default=None))
+            for name, level in last
+            if (scores := level.shifts.get(shift))
+        ]
+        told = [(name, auroc) for name, auroc in found if auroc is not None]
+        if told:
+            noun = f"{runs[0].noun}s"
+            regular = f"regular {noun}, by its best score"
+            lines.append(telling_sentence(told, f"{shift} {noun}", regular))
+    return lines
 
 
 def answers_json(runs: Sequence[AnswerUncertainty]) -> list[dict[str, Any]]:

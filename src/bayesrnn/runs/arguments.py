@@ -44,6 +44,7 @@ class NetworkOptions(CheckedOptions):
 
     checkpoint: str = option("best", "best, last or a step")
     device: str = option("auto", "where to compute", choices=DEVICES)
+    threads: int | None = option(None, "processor threads (default: torch's choice)", gt=0)
 
 
 @dataclass(frozen=True, kw_only=True)

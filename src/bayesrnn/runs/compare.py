@@ -1,6 +1,7 @@
 """Compare runs: a table for the terminal, and one page with curves."""
 
 import shlex
+import textwrap
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -8,14 +9,19 @@ from typing import Any
 from markupsafe import Markup
 
 from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.report.axes import even_axis
 from bayesrnn.report.chart import Series, line_chart
+from bayesrnn.report.in_short import winner_sentence
 from bayesrnn.report.page import Section, code, document, render
 from bayesrnn.report.table import Table, distinct_names
 from bayesrnn.report.text import counted
 from bayesrnn.runs.evaluation import CALIBRATED
-from bayesrnn.runs.output import write_text
+from bayesrnn.runs.output import columns, write_text
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import Task
+
+#: Epochs from which on the end of the curves has a picture of its own.
+_FEWEST_EPOCHS = 6
 
 
 def result_columns(tasks: Iterable[Task[Any, Any]]) -> dict[str, tuple[str, str]]:
@@ -155,22 +161,60 @@ def compare(
                 f"--out is {out}, but these runs are on different data or vocabularies and do not "
                 "belong in one chart; give runs of one kind, or an .html file"
             )
-        sections = [*(Section(title, table.html()) for title, table in own), *sections]
-        text = curves(summaries) if chart else comparison_page(summaries, sections)
+        sections = [*(Section(one.title, one.table.html()) for one in own), *sections]
+        said = [one.sentence for one in own if one.sentence]
+        text = curves(summaries) if chart else comparison_page(summaries, sections, said)
         write_text(text, out)
-    tables = [comparison_table(summaries), *(table for _, table in own)]
-    return "\n".join(table.text() for table in tables)
+    tables = [comparison_table(summaries), *(one.table for one in own)]
+    lines = [*winners(summaries), *(one.sentence for one in own if one.sentence)]
+    said = [textwrap.fill(line, columns()) for line in lines]
+    return "\n".join([*(f"{line}\n" for line in said), *(table.text() for table in tables)])
 
 
-def comparison_page(summaries: Sequence[RunSummary], sections: Sequence[Section] = ()) -> str:
-    """The runs side by side: table, learning curves, `sections`, settings, how to run them again.
+def winners(summaries: Sequence[RunSummary]) -> list[str]:
+    """For each kind of runs that can be compared: which one won, and by how much."""
+    names, groups, said = distinct_names(summaries), comparable_groups(summaries), []
+    for group in groups:
+        ranked = sorted((v, i) for i in group if (v := summaries[i].best_valid) is not None)
+        if len(ranked) < 2:
+            continue
+        (value, first), (second, other) = ranked[:2]
+        measure, where = summaries[first].measure, f"On {summaries[first].data}, "
+        sentence = winner_sentence(
+            *(names[first], value, names[other], second),
+            f"validation {measure.title}",
+            measure.digits,
+        )
+        tested = [
+            summaries[i].measure.read(summaries[i].result("test", "mean") or {})
+            for i in (first, other)
+        ]
+        if None not in tested:
+            sentence += f"; on the test set {' against '.join(map(measure.text, tested))}"
+        alone = sum(summaries[i].method == summaries[first].method for i in group) == 1
+        caution = " Another seed may change that." if alone else ""
+        said.append(f"{where if len(groups) > 1 else ''}{sentence}.{caution}")
+    return said
+
+
+def comparison_page(
+    summaries: Sequence[RunSummary],
+    sections: Sequence[Section] = (),
+    said: Sequence[str] = (),
+) -> str:
+    """The runs side by side: who won, table, curves, `sections`, settings, how to run them again.
 
     Runs that cannot be compared with each other have charts of their own.
+
+    said: further sentences for the top.
     """
-    groups = comparable_groups(summaries)
+    groups = [[summaries[i] for i in group] for group in comparable_groups(summaries)]
+    charts = [chart for group in groups for chart in (curves(group), end_of_curves(group)) if chart]
+    lines = [*winners(summaries), *said]
     parts = [
+        *([Section("In short", *lines)] if lines else []),
         Section("Results", comparison_table(summaries)),
-        Section("Learning curves", *(curves([summaries[i] for i in group]) for group in groups)),
+        Section("Learning curves", *charts),
         *sections,
         Section("Settings, and how to run it again", run_settings(summaries)),
     ]
@@ -192,6 +236,23 @@ def curves(summaries: Sequence[RunSummary]) -> Markup:
     shown = summaries[0].measure.title if summaries else "perplexity"
     title = f"{shown[0].upper()}{shown[1:]} by epoch: {corpora}"
     return line_chart(series, title, "epoch", shown)
+
+
+def end_of_curves(summaries: Sequence[RunSummary]) -> Markup | None:
+    """The second half of the validation curves, where runs differ by less than in the first.
+
+    Nothing for a single run, or for a few epochs.
+    """
+    epochs = max((len(summary.points) for summary in summaries), default=0)
+    if len(summaries) < 2 or epochs < _FEWEST_EPOCHS:
+        return None
+    series = [
+        Series(name, [(p.epoch, p.valid) for p in summary.points if p.epoch > epochs / 2])
+        for name, summary in zip(distinct_names(summaries), summaries, strict=True)
+    ]
+    shown = summaries[0].measure.title
+    title = f"Validation {shown}, the end of the curves"
+    return line_chart(series, title, "epoch", shown, y=even_axis, height=320)
 
 
 def run_settings(summaries: Sequence[RunSummary]) -> Markup:

@@ -111,6 +111,10 @@ def _command(
         arguments[item.name] = _argument(item, f"[{', '.join(owners)}] ")
 
     def run(**values: Any) -> None:
+        if (values.get("threads") or 0) > 0:
+            import torch
+
+            torch.set_num_threads(values["threads"])
         call({n: value for n, value in values.items() if value != arguments[n].default})
 
     stated: Any = run

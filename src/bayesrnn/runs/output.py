@@ -1,8 +1,11 @@
 """Where results go: files that the user asked for by name, and the terminal."""
 
+import csv
+import io
 import json
 import shutil
 import sys
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -10,6 +13,9 @@ from bayesrnn.errors import ConfigError, RunError
 
 #: Columns of the output: as many as the terminal has, within these.
 _WIDEST, _NARROWEST = 100, 40
+
+#: What the formulas of spreadsheets begin with.
+_FORMULAS = ("=", "+", "-", "@", "\t", "\n")
 
 
 def columns() -> int:
@@ -53,6 +59,31 @@ def write_text(text: str, path: Path) -> None:
         path.write_text(text, encoding="utf-8")
     except OSError as error:
         raise _cannot_write(path, error) from error
+
+
+def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:
+    """Rows as CSV, with a header; numbers with all the digits that mean something.
+
+    A text that a spreadsheet would take for a formula, and run, begins with an apostrophe, which
+    spreadsheets do not show.
+    """
+    written = io.StringIO()
+    writer = None
+    for row in rows:
+        if writer is None:
+            writer = csv.DictWriter(written, list(row), lineterminator="\n")
+            writer.writeheader()
+        writer.writerow({name: _cell(value) for name, value in row.items()})
+    return written.getvalue()
+
+
+def _cell(value: Any) -> Any:
+    if isinstance(value, float):
+        return f"{value:.7g}"
+    if not isinstance(value, str):
+        return value
+    text = value.replace("\r", "\n")  # which not every version of Python would put in quotes
+    return f"'{text}" if text.startswith(_FORMULAS) else text
 
 
 def write_json(value: Any, path: Path) -> None:

@@ -75,6 +75,8 @@ class OwnComparison(NamedTuple):
 
     title: str
     table: Table
+    #: What came out of it, for the top of a page.
+    sentence: str = ""
 
 
 class UncertaintyReport(NamedTuple):

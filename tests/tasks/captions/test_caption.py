@@ -8,6 +8,7 @@ import json
 import math
 import sys
 from dataclasses import replace
+from pathlib import Path
 
 import pytest
 import torch
@@ -276,21 +277,46 @@ def test_mistakes_get_one_clear_line(options, words, runs, pictures, seeing, pro
     one_line(errors, *words)
 
 
-@pytest.mark.parametrize("content", [b"", b"words", "cut"])
-def test_an_image_that_cannot_be_read_stops_before_any_work(
-    content, runs, pictures, seeing, program, tmp_path, monkeypatch
+@pytest.fixture(params=[b"", b"words", "cut"])
+def bad(request, pictures, tmp_path):
+    """An image file that cannot be read."""
+    path, content = tmp_path / "bad.png", request.param
+    whole = (pictures / "cat snow.png").read_bytes()
+    path.write_bytes(whole[:60] if content == "cut" else content)
+    return path
+
+
+def test_a_single_image_that_cannot_be_read_is_an_error(
+    bad, runs, seeing, program, tmp_path, monkeypatch
 ):
-    good, bad = pictures / "cat snow.png", tmp_path / "bad.png"
-    bad.write_bytes(good.read_bytes()[:60] if content == "cut" else content)
     monkeypatch.setattr("bayesrnn.tasks.captions.caption.captioned", None)  # nobody may call it
     page = tmp_path / "page.html"
-    code, out, errors = program(
-        "caption", runs / "plain", "--image", good, bad, good, "--html", page
-    )
+    code, out, errors = program("caption", runs / "plain", "--image", bad, "--html", page)
     assert code == 1
     assert out == ""
     one_line(errors, str(bad), "JPEG, PNG")
     assert not page.exists()
+    code, out, errors = program("caption", runs / "plain", "--image", bad, bad)
+    assert (code, out) == (1, "")
+    assert errors.splitlines()[-1].startswith("bayesrnn: none of the 2 images can be read")
+
+
+def test_one_unreadable_image_stops_no_other(bad, runs, pictures, seeing, program, tmp_path):
+    good, page = pictures / "cat snow.png", tmp_path / "page.html"
+    given = ("caption", runs / "plain", "--image", good, bad, pictures / "dog beach.png")
+    code, out, errors = program(*given, "--html", page, "--json", tmp_path / "a.json")
+    assert code == 1
+    said, last = errors.splitlines()
+    assert said.startswith(f"left out: {bad}")
+    assert last.startswith("bayesrnn: 1 image could not be read and left out")
+    assert "cat" in out
+    assert "dog" in out
+    found = json.loads((tmp_path / "a.json").read_text())
+    assert [Path(one["image"]).name for one in found["images"]] == ["cat snow.png", "dog beach.png"]
+    assert [one["image"] for one in found["left_out"]] == [str(bad)]
+    alone = program("caption", runs / "plain", "--image", good, pictures / "dog beach.png")
+    assert alone[1] == out
+    assert page.read_text().count("<img") == 2
 
 
 def test_no_images_in_a_folder(runs, seeing, program, tmp_path):

@@ -6,8 +6,17 @@ import pytest
 import torch
 from scipy.stats import spearmanr
 
-from bayesrnn.tasks.captions.compare import ImageReadings, paired_bootstrap, paired_readings
+from bayesrnn.tasks.captions.compare import (
+    CIDER,
+    CaptionLine,
+    ImageReadings,
+    caption_table,
+    paired_bootstrap,
+    paired_readings,
+    paired_sentence,
+)
 from bayesrnn.tasks.captions.scores import CaptionScores, bleu, score_captions
+from bayesrnn.uncertainty.bootstrap import Interval
 
 module = importlib.import_module("bayesrnn.tasks.captions.compare")
 
@@ -113,3 +122,17 @@ def test_readings_against_slow_resampling():
     for place, interval in enumerate(found.values()):
         expected = values[place], low[place], high[place]
         assert tuple(interval) == pytest.approx(expected, rel=1e-9)
+
+
+def test_the_difference_in_a_sentence():
+    lines = [
+        CaptionLine("one", "mean weights", {CIDER: 50.0}),
+        CaptionLine("two", "10 draws", {CIDER: 52.0}, differences={CIDER: Interval(2, 0.5, 3.5)}),
+        CaptionLine("three", "mean weights", {CIDER: 49.0}),
+    ]
+    said = paired_sentence(caption_table(lines, []))
+    assert said == (
+        "CIDEr against one (mean weights), with the 95% interval of a paired bootstrap: two (10 "
+        "draws) +2.0 (0.5, 3.5) real."
+    )
+    assert paired_sentence(caption_table(lines[::2], [])) == ""

@@ -23,6 +23,8 @@ from bayesrnn.tasks.captions.uncertainty_results import (
 from bayesrnn.uncertainty.bootstrap import Interval
 from bayesrnn.uncertainty.detection import Detection
 
+from ...made_up import for_wide_screens
+
 ReadPage = Callable[[str], Any]
 SVG = "{http://www.w3.org/2000/svg}"
 TENTHS = tuple(n / 10 for n in range(1, 11))
@@ -177,7 +179,8 @@ def test_any_names_fit_in_the_terminal(name: str) -> None:
 
 
 def chart(*runs: CaptionUncertainty) -> ET.Element:
-    (found,) = re.findall(r"<svg .*?</svg>", caption_uncertainty_page(runs), flags=re.DOTALL)
+    page = for_wide_screens(caption_uncertainty_page(runs))
+    (found,) = re.findall(r"<svg .*?</svg>", page, flags=re.DOTALL)
     return ET.fromstring(found)
 
 
@@ -192,12 +195,14 @@ def dashed(picture: ET.Element) -> list[bool]:
 def test_the_page_shows_everything(read_page: ReadPage) -> None:
     page = read_page(caption_uncertainty_page([run("a"), run("b")]))
     assert page.tags.count("table") == 3
-    assert page.tags.count("section") == 4
+    assert page.tags.count("section") == 5
     assert "Uncertainty of 2 captioners on flickr8k" in page.text
+    assert "b: withholding its least certain captions gains" in page.text
+    assert "a tells images of coco-val2017 from those of flickr8k best: AUROC" in page.text
     assert "runs/a at step 2,345; 1,000 test images of flickr8k, 4,313 images of" in page.text
     assert "draws: mean network, 10; seed 7" in page.text
     bare = read_page(caption_uncertainty_page([run("a", level(0, unknown=False), unknown=0)]))
-    assert bare.tags.count("section") == 3
+    assert bare.tags.count("section") == 4
     assert "Uncertainty of 1 captioner on" in bare.text
 
 

@@ -47,7 +47,8 @@ def text():
 
 def test_everything_is_said(text):
     found = inspection_text(text, 3, colour=False)
-    assert found.startswith("bbb, 20 draws: 8 words, perplexity 12.35, entropy 3.026 nats = 3.000")
+    first = "bbb, 20 draws: 8 words (12.5% <unk>), perplexity 12.35, entropy 3.026 nats = 3.000"
+    assert found.startswith(first)
     assert "[zeppelin]" in found
     assert "read as <unk> (1 of the words)" in found
     assert "¶: the end of a sentence" in found
@@ -67,7 +68,8 @@ def test_everything_is_said(text):
 def test_without_doubts_none_are_shown(samples):
     found = inspection_text(make_text(["it", "is"], samples), 3, colour=False)
     kind = {0: "the mean network", 1: "1 draw"}[samples]
-    assert found.startswith(f"bbb, {kind}: 2 words, perplexity 12.35, entropy 3.000 nats\n")
+    first = f"bbb, {kind}: 2 words (0.0% <unk>), perplexity 12.35, entropy 3.000 nats\n"
+    assert found.startswith(first)
     for word in ("epistemic", "aleatoric", "disagree", "spread", "±", "5%"):
         assert word not in found
         assert (

@@ -11,6 +11,8 @@ from bayesrnn.tasks.lm.uncertainty_page import uncertainty_page
 from bayesrnn.tasks.lm.uncertainty_results import RunUncertainty
 from bayesrnn.uncertainty.calibration import Reliability
 
+from ...made_up import for_wide_screens
+
 MakeUncertainty = Callable[..., RunUncertainty]
 ReadPage = Callable[[str], Any]
 SVG = "{http://www.w3.org/2000/svg}"
@@ -18,7 +20,8 @@ SVG = "{http://www.w3.org/2000/svg}"
 
 def charts(*runs: RunUncertainty) -> dict[str, ET.Element]:
     """The pictures of the page by their titles."""
-    found = re.findall(r"<svg .*?</svg>", uncertainty_page(runs), flags=re.DOTALL)
+    page = for_wide_screens(uncertainty_page(runs))
+    found = re.findall(r"<svg .*?</svg>", page, flags=re.DOTALL)
     pictures = [ET.fromstring(text) for text in found]
     return {picture.attrib["aria-label"]: picture for picture in pictures}
 
@@ -39,9 +42,13 @@ def texts(chart: ET.Element) -> set[str]:
 def test_the_page_shows_everything(make_uncertainty: MakeUncertainty, read_page: ReadPage) -> None:
     page = read_page(uncertainty_page([make_uncertainty("a"), make_uncertainty("b")]))
     assert page.tags.count("table") == 3
-    assert page.tags.count("section") == 7
+    assert page.tags.count("section") == 8
     assert page.tags.count("svg") == 8
     assert "Uncertainty of 2 runs on ptb" in page.text
+    short = page.text[page.text.index("In short") : page.text.index("Entropy gap to")]
+    assert "a tells reversed text from regular text best: AUROC" in short
+    assert "b (20 draws): " in short
+    assert "nats a word too" in short or "about as surprised as it expects to be" in short
     assert "seed 1, 8 epochs, mixture prior per row" in page.text
     assert "runs/a at step 12,345, test text in 1 stream" in page.text
     assert "draws: mean network, 1, 2, 5, 10, 20; seed 7 of the benchmark" in page.text

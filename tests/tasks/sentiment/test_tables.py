@@ -1,4 +1,5 @@
 import csv
+import io
 
 import pytest
 
@@ -91,8 +92,9 @@ def test_numbers_and_labels(table, targets, kind, expected):
         ('text,rating\nx,"7,3"\ny,"8,1"\n', {}, CorpusError, "row 2: '7,3'.*point: 7.3.*label"),
         ('text,rating\nx,7\ny,"8,1"\nz,"-1,5"\n', {}, CorpusError, "row 3: '8,1'.*point: 7.3"),
         ('text,rating\nx,"7,3"\n', {"kind": "number"}, CorpusError, "decimal point: 7.3$"),
-        ("text;rating\nx;1\n", {}, CorpusError, "'text;rating', with semicolons.*commas"),
-        ("text\trating\nx\t1\n", {}, CorpusError, "with tabs in its name; .* by commas"),
+        ("text;rating\nx;1,5\ny;1.5.1\n", {"kind": "number"}, CorpusError, "row 3: '1.5.1' is"),
+        ("text;rating\nx;y;1\n", {}, CorpusError, "quotes around a text with semicolons"),
+        ("text,rating\nx,1\n", {"delimiter": "tab"}, ConfigError, "no column 'text'"),
         ('text,rating\nx,1\n"y,2\n', {}, CorpusError, "row 3 .*CSV file"),
         ('text,rating\n"x"y,1\n', {}, CorpusError, r"row 2 \(line 2\).*CSV file"),
     ],
@@ -101,6 +103,23 @@ def test_mistakes_are_named_in_one_line(table, text, options, error, message):
     with pytest.raises(error, match=message) as caught:
         read_table(table(text), **options)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("delimiter", ["semicolon", "tab", "comma"])
+def test_the_delimiter_is_that_of_the_header(table, delimiter):
+    sign = {"semicolon": ";", "tab": "\t", "comma": ","}[delimiter]
+    rows = [["text", "rating"], [f"a{sign} b", "1.5"], ["c, d; e", "2"]]
+    written = io.StringIO()
+    csv.writer(written, delimiter=sign, lineterminator="\n").writerows(rows)
+    for given in (None, delimiter):
+        found = read_table(table(written.getvalue()), delimiter=given)
+        assert found.texts == [f"a{sign} b", "c, d; e"]
+        assert found.targets == [1.5, 2]
+
+
+def test_decimal_commas_where_they_cannot_be_columns(table):
+    found = read_table(table("text;rating\nx;7,3\ny;-1,25\nz;2\n"))
+    assert found.targets == [7.3, -1.25, 2]
 
 
 def test_texts_longer_than_the_limit_of_the_csv_module(table):

@@ -196,6 +196,50 @@ def test_predict_lines_of_labels(trained, program, tmp_path, monkeypatch):
     assert json.loads(shown)["texts"] == found
 
 
+def test_predict_the_texts_of_a_table(trained, program, tmp_path):
+    run = trained("label", "dropout", "--epochs", "15")
+    table, result = tmp_path / "new.csv", tmp_path / "a.json"
+    table.write_text('id;text\n1;"a great film; good,\nlovely"\n\n2;""\n3;awful plot, bad, dull\n')
+    code, _, errors = program("predict", run, "--file", table, "--json", result)
+    assert code == 0, errors
+    found = json.loads(result.read_text())["texts"]
+    assert [one["text"] for one in found] == [
+        "a great film; good,\nlovely",
+        "awful plot, bad, dull",
+    ]
+    assert [one["row"] for one in found] == [2, 5]
+    assert [one["label"] for one in found] == ["fine", "poor"]
+    assert f"1 text without words left out of {table}" in errors
+    table.write_text("said\tid\na great film\t1\n")
+    given = ("--text-column", "said", "--delimiter", "tab", "--threads", "1")
+    code, _, errors = program("predict", run, "--file", table, *given, "--json", result)
+    assert code == 0, errors
+    assert [one["text"] for one in json.loads(result.read_text())["texts"]] == ["a great film"]
+    lines = tmp_path / "texts.txt"
+    lines.write_text("a great film\n\n  \nawful plot\n")
+    code, _, errors = program("predict", run, "--file", lines, "--json", result)
+    assert code == 0, errors
+    assert [one["row"] for one in json.loads(result.read_text())["texts"]] == [1, 4]
+    assert "2 texts without words left out" in errors
+
+
+def test_columns_between_semicolons_and_decimal_commas(tables, program, tmp_path):
+    with (tables / "number.csv").open(newline="") as file:
+        rows = [[text, stars.replace(".", ",")] for text, stars in csv.reader(file)]
+    own = tmp_path / "german.csv"
+    with own.open("w", newline="") as file:
+        csv.writer(file, delimiter=";").writerows(rows)
+    for run, options in (("found", ()), ("given", ("--delimiter", "semicolon"))):
+        given = ("--data", own, *SMALL, "--epochs", "1", "--method", "plain", *options)
+        code, _, errors = program("train", "sentiment", *given, "--out", tmp_path / run)
+        assert code == 0, errors
+        code, _, errors = program("evaluate", tmp_path / run)
+        assert code == 0, errors
+    found = [(tmp_path / run / "target.json").read_text() for run in ("found", "given")]
+    assert found[0] == found[1]
+    assert json.loads(found[0])["kind"] == "number"
+
+
 def give_input(monkeypatch, data):
     """Bytes on standard input, which by itself would be read as ASCII."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(data), encoding="ascii"))
@@ -205,7 +249,6 @@ def give_input(monkeypatch, data):
     ("data", "message"),
     [
         (b"\n \n", "standard input has no text"),
-        (b"a film\n\na plot\n", "line 2 of standard input has no words"),
         (b"a sch\xf6n film\n", "standard input is not valid UTF-8: byte 0xf6 at byte 5"),
     ],
 )
@@ -282,6 +325,9 @@ def test_mistakes_in_what_to_predict(runs, trained, program, tmp_path):
     own = trained("number", "plain", "--epochs", "1")
     (tmp_path / "empty.txt").write_text("\n\n")
     (tmp_path / "gap.txt").write_text("a film\n\na plot\n")
+    (tmp_path / "only.csv").write_text("text\n")
+    (tmp_path / "other.csv").write_text("a,b\n1,2\n")
+    (tmp_path / "signs.csv").write_text('text\n""\n" "\n')
     text = ("--text", "a film")
     mistakes = (
         ((runs / "plain", *text), "give a run of `bayesrnn train sentiment`"),
@@ -290,7 +336,10 @@ def test_mistakes_in_what_to_predict(runs, trained, program, tmp_path):
         ((own,), "neither of --text and --file"),
         ((own, *text, "--file", tmp_path / "gap.txt"), "both of --text and --file"),
         ((own, "--file", tmp_path / "empty.txt"), "no text"),
-        ((own, "--file", tmp_path / "gap.txt"), "line 2 of"),
+        ((own, "--file", tmp_path / "gap.txt", "--delimiter", "tab"), "are for tables"),
+        ((own, "--file", tmp_path / "only.csv"), "no rows below its header"),
+        ((own, "--file", tmp_path / "other.csv"), "it has: a, b; say which"),
+        ((own, "--file", tmp_path / "signs.csv"), "signs.csv has no words"),
         ((own, "--file", tmp_path / "none.txt"), "there is no file"),
         ((own, *text, "--samples", "-1"), "--samples is -1"),
         ((own, *text, "--interval", "1"), "--interval is 1"),
@@ -309,7 +358,7 @@ def test_mistakes_in_what_to_predict(runs, trained, program, tmp_path):
         ("text,rating\nx,1\n", (), "1 different texts"),
         ("text,rating\nx,1\ny,2\nz,three\n", (), "row 4: 'three' is not a number"),
         ("text,rating\nx,1\n", ("--target-column", "stars"), "are: text, rating"),
-        ("text;rating\nx;1\n", (), "separated by commas"),
+        ("text;rating\nx;1\n", ("--delimiter", "comma"), "no column 'text'"),
     ],
 )
 def test_mistakes_in_the_table(program, tmp_path, text, options, message):

@@ -4,17 +4,18 @@ import math
 import sys
 from collections import Counter
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from bayesrnn.data.vocabulary import EOS, Vocabulary
-from bayesrnn.errors import ConfigError
+from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.methods.base import Network
 from bayesrnn.options import REQUIRED, option
-from bayesrnn.progress import progress_bar
+from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import seeded
 from bayesrnn.report.heat import wants_colour
 from bayesrnn.runs.arguments import (
@@ -32,6 +33,7 @@ from bayesrnn.tasks.captions.caption_results import (
     CaptionedWord,
     Captioning,
     DrawnCaption,
+    LeftOut,
     RankedCaption,
 )
 from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, WIDEST_BEAM, caption_search
@@ -75,37 +77,61 @@ class PhotographOptions(RunOptions, CalibrationOptions, JsonOptions):
             raise ConfigError("--image has no files; give one or more, or a folder")
 
 
-def caption_images(options: PhotographOptions) -> str:
+def caption_images(options: PhotographOptions) -> tuple[str, int]:
     """What a run says of image files, for the terminal; also as a page and as JSON if asked for.
 
-    All images are read before any is captioned, so that one that cannot be read costs little work.
+    Also how many of them cannot be read; those are left out, and each is said.
     """
     html, json = options.html, options.json
     require_outputs(html, json)
     files = image_files(options.image)
     trained = TASK.open_run(options.run, options.checkpoint, options.device)
     looking = load_image_network().to(trained.device)
-    features, previews = _seen(files, looking, trained.device, with_previews=html is not None)
-    found = captioned(trained, files, features, options)
+    seen = _seen(files, looking, trained.device, with_previews=html is not None)
+    found = captioned(trained, seen.files, seen.features, options)
+    found = replace(found, left_out=seen.left_out)
     if html is not None:
-        write_text(captions_page(found, previews), html)
+        write_text(captions_page(found, seen.previews), html)
     if json is not None:
         write_json(asdict(found), json)
-    return captions_text(found, wants_colour(sys.stdout), columns())
+    return captions_text(found, wants_colour(sys.stdout), columns()), len(seen.left_out)
+
+
+class _Seen(NamedTuple):
+    """The features [images, width] of the image files that can be read, and why others cannot."""
+
+    files: list[Path]
+    features: Tensor
+    previews: list[Preview]
+    left_out: list[LeftOut]
 
 
 def _seen(
     files: Sequence[Path], looking: ImageNetwork, device: torch.device, with_previews: bool
-) -> tuple[Tensor, list[Preview]]:
-    """The features [images, width] of image files; their pixels are not kept."""
-    features, previews = [], []
+) -> _Seen:
+    """Look at image files; their pixels are not kept."""
+    read = list[Path]()
+    features, previews, left_out = list[Tensor](), list[Preview](), list[LeftOut]()
     with progress_bar(len(files), " images", "reading", delay=1.0) as bar:
         for start in range(0, len(files), _LOOKED_AT):
-            few = [read_photograph(file, with_previews) for file in files[start:][:_LOOKED_AT]]
-            features.append(looking(torch.stack([one.pixels for one in few]).to(device)))
+            few = []
+            for file in files[start:][:_LOOKED_AT]:
+                bar.update(1)
+                try:
+                    few.append(read_photograph(file, with_previews))
+                except CorpusError as error:
+                    if len(files) == 1:
+                        raise
+                    left_out.append(LeftOut(str(file), str(error)))
+                    say(f"left out: {error}")
+                else:
+                    read.append(file)
+            if few:
+                features.append(looking(torch.stack([one.pixels for one in few]).to(device)))
             previews += [one.preview for one in few if one.preview is not None]
-            bar.update(len(few))
-    return torch.cat(features), previews
+    if not read:
+        raise CorpusError(f"none of the {len(files)} images can be read; the reasons are above")
+    return _Seen(read, torch.cat(features), previews, left_out)
 
 
 def captioned(

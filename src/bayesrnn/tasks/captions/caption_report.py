@@ -202,7 +202,7 @@ def captions_page(found: Captioning, pictures: Sequence[Preview]) -> str:
         _article(image, picture, scales, found.several_draws)
         for image, picture in zip(found.images, pictures, strict=True)
     ]
-    said = [*meanings(found), "rest the pointer on a word to see its figures"]
+    said = [*meanings(found), "rest the pointer on a word, or touch it, to see its figures"]
     shown = shading(
         render("tasks/captions/captioned.html.j2", articles=articles),
         metrics_of(found.images[0].best.words, scales),

@@ -71,6 +71,14 @@ class CaptionedImage:
 
 
 @dataclass(frozen=True)
+class LeftOut:
+    """An image that cannot be read, and why."""
+
+    image: str
+    reason: str
+
+
+@dataclass(frozen=True)
 class Captioning:
     """All images, and who captioned them.
 
@@ -85,6 +93,7 @@ class Captioning:
     samples: int
     beam: int
     images: Sequence[CaptionedImage]
+    left_out: Sequence[LeftOut] = ()
 
     @property
     def several_draws(self) -> bool:

@@ -1,5 +1,7 @@
 """Commands for captioners alone."""
 
+from bayesrnn.errors import CorpusError
+from bayesrnn.report.text import counted
 from bayesrnn.runs.options import command
 from bayesrnn.tasks.captions.caption import PhotographOptions, caption_images
 
@@ -13,4 +15,10 @@ def caption_photographs(options: PhotographOptions) -> None:
 
     bayesrnn caption runs/mine --image dog.jpg holidays/ --html page.html
     """
-    options.show(caption_images(options))
+    text, left_out = caption_images(options)
+    options.show(text)
+    if left_out:
+        raise CorpusError(
+            f"{counted(left_out, 'image')} could not be read and left out, as said above; the "
+            "captions of all others are whole"
+        )

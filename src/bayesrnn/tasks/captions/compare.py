@@ -77,6 +77,20 @@ def caption_table(lines: Sequence[CaptionLine], notes: Sequence[str]) -> Table:
     return Table(header, rows, ("score", "captions", "by"), notes)
 
 
+def paired_sentence(table: Table) -> str:
+    """How much the captions of each line are better than those of the first, by their CIDEr."""
+    if "difference" not in table.header:
+        return ""
+    rows = [row for row in table.rows if row[0] == CIDER]
+    found = [f"{row[1]} ({row[2]}) {row[-1]}" for row in rows if row[-1] != "-"]
+    if not found:
+        return ""
+    first = f"{rows[0][1]} ({rows[0][2]})"
+    return (
+        f"{CIDER} against {first}, with the 95% interval of a paired bootstrap: {', '.join(found)}."
+    )
+
+
 def _difference(found: Interval | None, form: str) -> str:
     """The difference with its interval, called real where that is all on one side of 0."""
     if found is None:

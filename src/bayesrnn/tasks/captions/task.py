@@ -38,7 +38,7 @@ from bayesrnn.tasks.captions.batches import (
     captions_fingerprint,
 )
 from bayesrnn.tasks.captions.calibrate import caption_score, caption_verdict
-from bayesrnn.tasks.captions.compare import compare_captions
+from bayesrnn.tasks.captions.compare import compare_captions, paired_sentence
 from bayesrnn.tasks.captions.config import RECIPES, CaptionsConfig
 from bayesrnn.tasks.captions.data import Captions, load_flickr8k
 from bayesrnn.tasks.captions.evaluate import (
@@ -179,7 +179,9 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
     def compare(self, summaries: Sequence[RunSummary]) -> OwnComparison | None:
         """The captions that evaluations kept, side by side."""
         table = compare_captions([s for s in summaries if s.task is self])
-        return None if table is None else OwnComparison("What was said of images", table)
+        if table is None:
+            return None
+        return OwnComparison("What was said of images", table, paired_sentence(table))
 
 
 @dataclass(frozen=True)

@@ -6,6 +6,7 @@ from markupsafe import Markup
 
 from bayesrnn.report.axes import even_axis, share_axis
 from bayesrnn.report.chart import Series, line_chart
+from bayesrnn.report.in_short import telling_sentence
 from bayesrnn.report.page import Section, document, entries
 from bayesrnn.report.table import Table, distinct_names, titled_text
 from bayesrnn.report.text import counted, draws_text, interval_text, number_text
@@ -165,6 +166,7 @@ def caption_uncertainty_page(runs: Sequence[CaptionUncertainty]) -> str:
     """One HTML file: the tables, CIDEr against coverage, settings."""
     withholding, correlation, *unknown = caption_uncertainty_tables(runs)
     sections = [
+        Section("In short", in_short(runs)),
         Section(*withholding, _WITHHOLDING, _chart(runs)),
         Section(*correlation, _CORRELATION),
         *(Section(*table, _UNKNOWN) for table in unknown),
@@ -172,6 +174,26 @@ def caption_uncertainty_page(runs: Sequence[CaptionUncertainty]) -> str:
     ]
     who = counted(len(runs), "captioner")
     return document(f"Uncertainty of {who} on {runs[0].data}", sections)
+
+
+def in_short(runs: Sequence[CaptionUncertainty]) -> list[str]:
+    """Whose confidence follows the quality of its captions best, and who knows strange images."""
+    last = [(name, run.levels[-1]) for name, run in zip(distinct_names(runs), runs, strict=True)]
+    ranked = sorted(last, key=lambda one: -one[1].doubts.gain.value)
+    lines = [
+        f"{name}: withholding its least certain captions gains "
+        f"{interval_text(*level.doubts.gain)} of what an oracle would."
+        for name, level in ranked
+    ]
+    told = [
+        (name, level.unknown.by_confidence.auroc)
+        for name, level in last
+        if level.unknown is not None
+    ]
+    if told:
+        images = f"images of {runs[0].unknown_data}"
+        lines.append(telling_sentence(told, images, f"those of {runs[0].data}"))
+    return lines
 
 
 def _chart(runs: Sequence[CaptionUncertainty]) -> Markup:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +10,7 @@ import numpy as np
 from bayesrnn.report.page import Section, document
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import counted
+from bayesrnn.runs.output import csv_text
 from bayesrnn.tasks.forecast.fan import Band, fan_chart
 from bayesrnn.tasks.forecast.layout import scale_text
 
@@ -54,13 +53,7 @@ def _or_none(value: float) -> float | None:
 
 def anomalies_csv(found: Sequence[Judged]) -> str:
     """The rows as CSV."""
-    written = io.StringIO()
-    names = ("unique_id", "ds", "y", "median", "lo-95", "hi-95", "p", "cause")
-    writer = csv.DictWriter(written, names, lineterminator="\n")
-    writer.writeheader()
-    for row in anomaly_rows(found):
-        writer.writerow({n: f"{v:.6g}" if isinstance(v, float) else v for n, v in row.items()})
-    return written.getvalue()
+    return csv_text(anomaly_rows(found))
 
 
 def window_rows(one: Judged) -> list[dict[str, Any]]:

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import csv
-import io
 import math
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -16,6 +14,7 @@ from bayesrnn.data.series import Floats
 from bayesrnn.report.page import Section, document, notes
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import counted, number_text
+from bayesrnn.runs.output import csv_text
 from bayesrnn.tasks.forecast.backtest import Backtest
 from bayesrnn.tasks.forecast.fan import Band, fan_chart
 from bayesrnn.tasks.forecast.future import Future
@@ -72,7 +71,7 @@ def outlook_rows(outlook: Outlook) -> Iterator[dict[str, Any]]:
 
 def outlook_csv(outlook: Outlook) -> str:
     """The rows as CSV; numbers with all the digits that mean something."""
-    return _csv(outlook_rows(outlook))
+    return csv_text(outlook_rows(outlook))
 
 
 def paths_csv(outlook: Outlook) -> str:
@@ -86,18 +85,7 @@ def paths_csv(outlook: Outlook) -> str:
                 for label, value in zip(labels, values.tolist(), strict=True):
                     yield {"unique_id": one.name, "path": path + 1, "ds": label, "y": value}
 
-    return _csv(rows())
-
-
-def _csv(rows: Iterator[dict[str, Any]]) -> str:
-    written = io.StringIO()
-    writer = None
-    for row in rows:
-        if writer is None:
-            writer = csv.DictWriter(written, list(row), lineterminator="\n")
-            writer.writeheader()
-        writer.writerow({n: f"{v:.7g}" if isinstance(v, float) else v for n, v in row.items()})
-    return written.getvalue()
+    return csv_text(rows())
 
 
 def outlook_json(outlook: Outlook) -> dict[str, Any]:

@@ -7,7 +7,7 @@ import torch
 from bayesrnn.data.tokens import Tokeniser
 from bayesrnn.data.vocabulary import EOS, UNK
 from bayesrnn.options import option
-from bayesrnn.progress import say
+from bayesrnn.progress import say, visible
 from bayesrnn.random import seeded
 from bayesrnn.runs.arguments import RunOrFileOptions, seed_option
 from bayesrnn.tasks.lm.task import TASK
@@ -39,16 +39,15 @@ def generate(options: GenerateOptions) -> str:
     unknown = [token for token in tokens if token not in trained.vocabulary]
     if unknown:
         say(f"note: not in the vocabulary, read as {UNK}: {' '.join(unknown)}")
-    return trained.tokeniser.text(
-        continuation(
-            trained,
-            tokens,
-            options.words,
-            temperature=options.temperature,
-            top_k=options.top_k,
-            seed=options.seed,
-        )
+    made = continuation(
+        trained,
+        tokens,
+        options.words,
+        temperature=options.temperature,
+        top_k=options.top_k,
+        seed=options.seed,
     )
+    return visible(trained.tokeniser.text(made))
 
 
 def prompt_tokens(prompt: str, tokeniser: Tokeniser) -> list[str]:

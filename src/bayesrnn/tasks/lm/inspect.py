@@ -1,8 +1,9 @@
 """What the draws of a network expected at every word of one text, and what they expect after it."""
 
+import math
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import numpy as np
@@ -25,10 +26,22 @@ from bayesrnn.runs.arguments import (
     samples_option,
     seed_option,
 )
-from bayesrnn.runs.output import columns, require_outputs, write_json, write_text
+from bayesrnn.runs.output import (
+    columns,
+    require_outputs,
+    require_writable,
+    write_json,
+    write_text,
+)
 from bayesrnn.tasks.lm.generate import prompt_tokens
-from bayesrnn.tasks.lm.inspect_report import inspection_page, inspection_text
-from bayesrnn.tasks.lm.inspect_results import Continuation, InspectedText, InspectedWord
+from bayesrnn.tasks.lm.inspect_csv import lines_csv, words_csv
+from bayesrnn.tasks.lm.inspect_report import inspection_page, inspection_text, lines_text
+from bayesrnn.tasks.lm.inspect_results import (
+    Continuation,
+    InspectedLine,
+    InspectedText,
+    InspectedWord,
+)
 from bayesrnn.tasks.lm.reading import readings
 from bayesrnn.tasks.lm.task import TASK
 from bayesrnn.tasks.lm.trained import TrainedLanguageModel
@@ -162,6 +175,15 @@ class InspectOptions(RunOrFileOptions, CalibrationOptions, JsonOptions):
     text: str | None = option(None, "the text to look at", metavar="TEXT")
     file: Path | None = option(None, "or a file with the text (UTF-8)", metavar="FILE")
     html: Path | None = html_option("the words shaded")
+    csv: Path | None = option(
+        None, "also write a row for each word to this file (or line: --per)", metavar="FILE"
+    )
+    per: str = option(
+        "word",
+        "what tables and rows are about; line: every line is read as a sentence of its own, after "
+        "those before it, as in logs",
+        choices=("word", "line"),
+    )
     samples: int = samples_option()
     top: int = option(5, "rows of the tables", ge=1)
     seed: int = seed_option()
@@ -174,14 +196,24 @@ class InspectOptions(RunOrFileOptions, CalibrationOptions, JsonOptions):
 def inspect_text(options: InspectOptions) -> str:
     """What the run makes of a text, for the terminal; also as a page and as JSON if asked for."""
     require_outputs(options.html, options.json)
+    if options.csv is not None:
+        require_writable(options.csv)
     trained = TASK.open_run(options.run, options.checkpoint, options.device, for_inference=True)
-    tokens = _tokens(trained, options.text, options.file)
+    by_line = _lines(trained, options) if options.per == "line" else []
+    tokens = [token for _, _, line in by_line for token in line]
+    tokens = tokens or _tokens(trained, options.text, options.file)
     scaling = trained.scaling(options.samples, options.uncalibrated)
     found = inspected(trained, tokens, options.samples, options.top, options.seed, scaling)
+    if by_line:
+        found = replace(found, lines=_inspected_lines(by_line, found.words))
+    if options.csv is not None:
+        write_text(lines_csv(found) if by_line else words_csv(found), options.csv)
     if options.html is not None:
         write_text(inspection_page(found, options.top), options.html)
     if options.json is not None:
         write_json(asdict(found), options.json)
+    if by_line:
+        return lines_text(found, options.top, columns())
     return inspection_text(found, options.top, wants_colour(sys.stdout), columns())
 
 
@@ -231,6 +263,43 @@ def _tokens(trained: TrainedLanguageModel, text: str | None, file: Path | None) 
         given = f"the file {file} has" if file is not None else f"--text is {text!r}, which has"
         raise CorpusError(f"{given} no words; give a text of at least one word")
     return tokens
+
+
+def _lines(
+    trained: TrainedLanguageModel, options: InspectOptions
+) -> list[tuple[int, str, list[str]]]:
+    """The lines that have words: number, text and tokens, `<eos>` at the end of each."""
+    text = read_text(options.file) if options.file is not None else options.text or ""
+    found = []
+    for number, line in enumerate(text.split("\n"), start=1):
+        tokens = trained.tokeniser.tokens(line)
+        if any(token != EOS for token in tokens):
+            found.append((number, line.strip(), tokens))
+    return found
+
+
+def _inspected_lines(
+    lines: Sequence[tuple[int, str, list[str]]], words: Sequence[InspectedWord]
+) -> list[InspectedLine]:
+    found, start = [], 0
+    for number, text, tokens in lines:
+        own = words[start : start + len(tokens)]
+        start += len(tokens)
+        surprises = [-math.log(max(word.probability, sys.float_info.min)) for word in own]
+        surprise = sum(surprises) / len(own)
+        line = InspectedLine(
+            line=number,
+            text=text,
+            words=len(own),
+            unknown=sum(not word.known for word in own),
+            perplexity=math.exp(surprise),
+            surprise=surprise,
+            largest_surprise=max(surprises),
+            entropy=sum(word.entropy for word in own) / len(own),
+            epistemic=sum(word.epistemic for word in own) / len(own),
+        )
+        found.append(line)
+    return found
 
 
 def _words(

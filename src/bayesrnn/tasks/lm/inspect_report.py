@@ -19,6 +19,7 @@ from bayesrnn.report.heat import (
 from bayesrnn.report.page import Section, document, notes
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import cells, counted, number_text, perplexity_text, printable
+from bayesrnn.tasks.lm.inspect_csv import lines_table
 from bayesrnn.tasks.lm.inspect_results import InspectedText, InspectedWord
 
 #: The longest text, in words, that is shown with all metrics below each word.
@@ -54,6 +55,12 @@ def inspection_text(text: InspectedText, top: int, colour: bool, width: int = 10
     return "\n\n".join(block.rstrip("\n") for block in blocks if block)
 
 
+def lines_text(text: InspectedText, top: int, width: int = 100) -> str:
+    """The least expected lines, for a terminal."""
+    table = lines_table(text, top).text(width)
+    return f"{summary_line(text)}\n\nThe least expected lines\n\n{table}".rstrip("\n")
+
+
 def inspection_page(text: InspectedText, top: int) -> str:
     """All of it as a page; tables have `top` rows."""
     return document(f"What {text.run} expected", inspection_sections(text, top, "The text"))
@@ -67,11 +74,12 @@ def inspection_sections(text: InspectedText, top: int, title: str) -> list[Secti
     meanings = "probability: of the word that came; entropy: how open the prediction was, in nats"
     if text.several_draws:
         meanings += "; epistemic: the part of the entropy that comes from the draws' disagreement"
-    said += [meanings, "rest the pointer on a word to see its figures"]
+    said += [meanings, "rest the pointer on a word, or touch it, to see its figures"]
     heat = heat_html(words, _metrics(text, shown))
     tables = _tables(text, top, _disputed(text, top))
     return [
         Section(title, summary_line(text), heat, notes(said)),
+        *([Section("The least expected lines", lines_table(text, top))] if text.lines else []),
         *(Section(title, table) for title, table in tables),
     ]
 
@@ -79,12 +87,13 @@ def inspection_sections(text: InspectedText, top: int, title: str) -> list[Secti
 def summary_line(text: InspectedText) -> str:
     """Who read, how much, and the means over the text."""
     who = f"{text.method}, {counted(text.samples, 'draw') if text.samples else 'the mean network'}"
+    unknown = sum(not word.known for word in text.words) / len(text.words)
     entropy, aleatoric, epistemic = (
         sum(getattr(word, name) for word in text.words) / len(text.words)
         for name in ("entropy", "aleatoric", "epistemic")
     )
     return (
-        f"{who}: {counted(len(text.words), 'word')}, perplexity "
+        f"{who}: {counted(len(text.words), 'word')} ({unknown:.1%} <unk>), perplexity "
         f"{perplexity_text(text.perplexity)}, "
         f"{entropy_text(entropy, aleatoric, epistemic, text.several_draws)}"
     )

@@ -25,6 +25,25 @@ class InspectedWord:
 
 
 @dataclass(frozen=True)
+class InspectedLine:
+    """A line of the text, counted from 1, and the means over its words, its end included.
+
+    unknown: how many of its words the vocabulary lacks.
+    surprise: the mean of -log p, in nats; perplexity: e to it. largest_surprise: of one word.
+    """
+
+    line: int
+    text: str
+    words: int
+    unknown: int
+    perplexity: float
+    surprise: float
+    largest_surprise: float
+    entropy: float
+    epistemic: float
+
+
+@dataclass(frozen=True)
 class Continuation:
     """A word that may follow the text; `spread` is the standard deviation over the draws."""
 
@@ -38,6 +57,7 @@ class InspectedText:
     """A whole text as one run saw it.
 
     samples: draws that were averaged; 0 is the mean network.
+    lines: the lines of the text, where it was read line by line.
     """
 
     run: str
@@ -48,6 +68,7 @@ class InspectedText:
     perplexity: float
     words: Sequence[InspectedWord]
     next: Sequence[Continuation]
+    lines: Sequence[InspectedLine] = ()
 
     @property
     def several_draws(self) -> bool:

@@ -8,9 +8,11 @@ from markupsafe import Markup
 
 from bayesrnn.report.axes import even_axis, share_axis
 from bayesrnn.report.chart import Reference, Series, draws_chart, line_chart
+from bayesrnn.report.in_short import telling_sentence
 from bayesrnn.report.page import Section, document, entries
 from bayesrnn.report.table import distinct_names
-from bayesrnn.report.text import counted, printable, shortened
+from bayesrnn.report.text import counted, perplexity_text, printable, shortened
+from bayesrnn.runs.verdict import LARGEST_SURPRISE
 from bayesrnn.tasks.lm.uncertainty_results import DrawLevel, RunUncertainty
 from bayesrnn.tasks.lm.uncertainty_tables import (
     all_shifts,
@@ -109,6 +111,7 @@ def uncertainty_page(runs: Sequence[RunUncertainty]) -> str:
         return [draw(group) for group in groups]
 
     sections = [
+        Section("In short", in_short(runs)),
         Section(*gaps, _GAP, *charts(_gap_charts)),
         Section("Expected and real surprise", _OVERCONFIDENCE, *charts(_overconfidence_chart)),
         Section(
@@ -123,6 +126,33 @@ def uncertainty_page(runs: Sequence[RunUncertainty]) -> str:
     ]
     corpora = ", ".join(dict.fromkeys(run.corpus for run in runs))
     return document(f"Uncertainty of {counted(len(runs), 'run')} on {corpora}", sections)
+
+
+def in_short(runs: Sequence[RunUncertainty]) -> list[str]:
+    """Which run tells shifted text best, and how sure each is of itself, by its most draws."""
+    shift, lines = main_shift(runs), []
+    for group in _groups(runs):
+        named = zip(group.names, group.runs, strict=True)
+        last = [(name, level) for name, run in named for level in run.levels[-1:]]
+        detected = [
+            (name, level.shifts[shift].by_entropy.auroc)
+            for name, level in last
+            if shift in level.shifts
+        ]
+        if detected:
+            lines.append(telling_sentence(detected, f"{shift} text", "regular text"))
+        for name, level in last:
+            over, found = level.regular.overconfidence, level.regular
+            how = "about as surprised as it expects to be"
+            if abs(over) > LARGEST_SURPRISE:
+                which = "sure" if over > 0 else "unsure"
+                how = f"{abs(over):.2f} nats a word too {which} of itself"
+            drawn = counted(level.samples, "draw") if level.samples else "the mean network"
+            lines.append(
+                f"{name} ({drawn}): {how} (expected {found.entropy:.2f}, found {found.nll:.2f}); "
+                f"perplexity {perplexity_text(found.perplexity)}."
+            )
+    return lines
 
 
 def _groups(runs: Sequence[RunUncertainty]) -> list[_Group]:

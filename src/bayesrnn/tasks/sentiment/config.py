@@ -7,7 +7,7 @@ from bayesrnn.nn.recurrent import CELLS
 from bayesrnn.options import option
 from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
 from bayesrnn.tasks.sentiment.data import SCALE_DATA
-from bayesrnn.tasks.sentiment.tables import TARGET_KINDS
+from bayesrnn.tasks.sentiment.tables import DELIMITERS, TARGET_KINDS
 
 
 @dataclass(frozen=True)
@@ -35,6 +35,12 @@ class SentimentConfig(TrainingConfig):
         "what is predicted; auto: numbers if more than half of the targets are, and then one that "
         "is not is an error; else labels",
         choices=TARGET_KINDS,
+    )
+    delimiter: str | None = option(
+        None,
+        "what stands between the columns of a CSV file (default: as its header line has it); where "
+        "it is no comma, numbers may have a decimal comma",
+        choices=DELIMITERS,
     )
     vocabulary_limit: int = option(20_000, "keep only the most frequent words", gt=0)
     unknown_words: float | None = option(

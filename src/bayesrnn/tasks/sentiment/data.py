@@ -73,6 +73,7 @@ def load_reviews(
     text_column: str | None = None,
     target_column: str | None = None,
     target: str = "auto",
+    delimiter: str | None = None,
     vocabulary_limit: int = 20_000,
     segment: int = 200,
 ) -> Reviews:
@@ -86,7 +87,7 @@ def load_reviews(
     if data == SCALE_DATA:
         words, targets = _scale(data_dir)
     else:
-        table = read_table(Path(data).expanduser(), text_column, target_column, target)
+        table = read_table(Path(data).expanduser(), text_column, target_column, target, delimiter)
         words, targets = _own_words(data, table), table.targets
     parts = split_by_text(words)
     if parts is None:

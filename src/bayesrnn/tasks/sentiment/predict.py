@@ -1,5 +1,6 @@
 """Predict the rating or the label of texts with uncertainty."""
 
+import contextlib
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 
 from bayesrnn.data.text import decode_text, read_text
-from bayesrnn.errors import CorpusError
+from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import seeded
@@ -32,12 +33,15 @@ from bayesrnn.tasks.sentiment.predictions import (
     predict_numbers,
 )
 from bayesrnn.tasks.sentiment.segments import Segments
+from bayesrnn.tasks.sentiment.tables import DELIMITERS, read_texts
 from bayesrnn.tasks.sentiment.task import TASK
 from bayesrnn.tasks.sentiment.trained import TrainedTextPredictor
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
 from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 _STANDARD_INPUT = "-"
+#: How the names of tables end.
+_TABLES = (".csv", ".tsv")
 #: The share of unknown words from which on a prediction is not to be trusted.
 _MOSTLY_UNKNOWN = 0.5
 
@@ -48,7 +52,18 @@ class PredictOptions(RunOptions, CalibrationOptions, JsonOptions):
 
     text: str | None = option(None, "the text to rate or to label", metavar="TEXT")
     file: Path | None = option(
-        None, "or a file with one text a line (UTF-8); - for standard input", metavar="FILE"
+        None,
+        "or a file with one text a line (UTF-8), or a table with a header line if it ends in .csv "
+        "or .tsv; - for standard input",
+        metavar="FILE",
+    )
+    text_column: str | None = option(
+        None, "the column of a table with the texts (default: text, or as in training)"
+    )
+    delimiter: str | None = option(
+        None,
+        "what stands between the columns of a table (default: as its header line has it)",
+        choices=DELIMITERS,
     )
     samples: int = samples_option()
     interval: float = option(
@@ -65,20 +80,26 @@ def predict_texts(options: PredictOptions) -> str:
     """What a run predicts for a text, or for each line of a file, as a table; also as JSON."""
     text, file = options.text, options.file
     require_outputs(None, options.json)
-    texts = _lines(file) if file is not None else [str(text)]
-    words = [review_words(one) for one in texts]
-    for number, found in enumerate(words, start=1):
-        if not found:
-            where = f"--text is {text!r}, which"
-            if file is not None:
-                where = f"line {number} of {_source(file)}"
-            raise CorpusError(f"{where} has no words; give a text of at least one word")
+    # Before the run is opened, but for a table, whose column may be that of the run.
+    given = {1: str(text)} if file is None else _lines(file, options)
     trained = TASK.open_run(options.run, options.checkpoint, options.device)
+    if file is not None and _is_table(file):
+        given = _of_table(file, options, trained.config.text_column)
+    all_words = {number: review_words(one) for number, one in given.items()}
+    numbers = [number for number, found in all_words.items() if found]
+    if not numbers:
+        where = f"--text is {text!r}, which has" if file is None else f"{_source(file)} has"
+        raise CorpusError(f"{where} no words; give a text of at least one word")
+    if without := len(given) - len(numbers):
+        say(f"note: {counted(without, 'text')} without words left out of {_source(file)}")
+    texts, words = [given[n] for n in numbers], [all_words[n] for n in numbers]
     scaling = trained.scaling(options.samples, options.uncalibrated)
     result = predicted(
         trained, texts, words, options.samples, options.interval, options.seed, scaling
     )
-    for number, one in enumerate(result["texts"], start=1):
+    for number, one in zip(numbers, result["texts"], strict=True):
+        if file is not None:
+            one["row"] = number
         name = _named(number, len(texts))
         if one["unknown"] == 1:
             say(f"note: the run knows no word of {name}; the prediction says nothing about it")
@@ -162,20 +183,47 @@ def _labels(labels: PredictedLabels, target: Labels) -> list[dict[str, Any]]:
     ]
 
 
-def _lines(file: Path) -> list[str]:
-    """The lines of a file, or of standard input for `-`; blank ones at the end do not count."""
+def _is_table(file: Path) -> bool:
+    plain = file.with_suffix("") if file.suffix == ".gz" else file
+    return plain.suffix.lower() in _TABLES
+
+
+def _of_table(file: Path, options: PredictOptions, trained: str | None) -> dict[int, str]:
+    """The texts of the column that is asked for, that the run was trained on, or the usual one.
+
+    By the numbers of their rows.
+    """
+    found = None
+    if options.text_column is None and trained is not None:
+        with contextlib.suppress(ConfigError):  # it has no such column
+            found = read_texts(file, trained, options.delimiter)
+    if found is None:
+        found = read_texts(file, options.text_column, options.delimiter)
+    if not found:
+        raise CorpusError(f"{file} has no rows below its header line; give one for each text")
+    return found
+
+
+def _lines(file: Path, options: PredictOptions) -> dict[int, str]:
+    """The lines of a file, or of standard input for `-`, by their numbers; none of a table."""
+    if _is_table(file):
+        return {}
+    if options.text_column is not None or options.delimiter is not None:
+        raise ConfigError(
+            f"--text-column and --delimiter are for tables, but {_source(file)} does not end in "
+            f"{' or '.join(_TABLES)}; leave them out"
+        )
     if str(file) == _STANDARD_INPUT:
         # Bytes: what the terminal is set to must not change how the same text is read.
         text = decode_text(sys.stdin.buffer.read(), _source(file))
     else:
         text = read_text(file)
-    lines = text.rstrip().splitlines()
-    if not lines:
+    if not text.strip():
         raise CorpusError(f"{_source(file)} has no text; give one text a line")
-    return lines
+    return dict(enumerate(text.splitlines(), start=1))
 
 
-def _source(file: Path) -> str:
+def _source(file: Path | None) -> str:
     """What messages call a file."""
     return "standard input" if str(file) == _STANDARD_INPUT else str(file)
 

@@ -18,6 +18,9 @@ from bayesrnn.errors import ConfigError, CorpusError
 TARGET_NAMES: Final = ("rating", "score", "number", "label", "target")
 TARGET_KINDS: Final = ("auto", "number", "label")
 
+#: What stands between columns, by the name of the option that says so.
+DELIMITERS: Final = {"comma": ",", "semicolon": ";", "tab": "\t"}
+
 _TEXT_NAME = "text"
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
 
@@ -35,8 +38,12 @@ def read_table(
     text_column: str | None = None,
     target_column: str | None = None,
     kind: str = "auto",
+    delimiter: str | None = None,
 ) -> TextTable:
-    """Read a CSV file: UTF-8, a header line, commas, quotes around what has commas or line breaks.
+    """Read a CSV file: UTF-8, a header line, quotes around what has delimiters or line breaks.
+
+    The delimiter is a name of `DELIMITERS`, or else what the header line has between its names.
+    Where it is no comma, numbers may be written with a decimal comma.
 
     Columns left out are found by their names, `text` and one of `TARGET_NAMES`; in a table of two
     columns, the other one follows from one that is known. `kind` says what targets are: "number",
@@ -44,24 +51,20 @@ def read_table(
     if more than half of the targets are numbers and else "label", but refuses labels that are all
     numbers with a decimal comma. Rows are counted as a spreadsheet does: the header is row 1.
     """
-    rows = _rows(path)
+    content = read_text(path)
+    sign = _delimiter(content, delimiter)
+    rows = _rows(path, content, sign)
     header = next(rows, (0, []))[1]
     names = [name.strip() for name in header]
     if not any(names):
         raise CorpusError(f"{path} is empty; give a CSV file with a header line")
-    if len(names) == 1 and (";" in names[0] or "\t" in names[0]):
-        found = "semicolons" if ";" in names[0] else "tabs"
-        raise CorpusError(
-            f"{path} has one column, {names[0]!r}, with {found} in its name; columns have to be "
-            "separated by commas"
-        )
     text, target = _columns(path, names, text_column, target_column)
     texts, targets, numbers = list[str](), list[str](), list[int]()
     for number, row in rows:
         if len(row) != len(names):
             raise CorpusError(
                 f"{path}, row {number}: it has {len(row)} columns, but the header has "
-                f"{len(names)}; put quotes around a text with commas"
+                f"{len(names)}; put quotes around a text with {_named(sign)}s"
             )
         texts.append(row[text])
         targets.append(row[target].strip())
@@ -73,23 +76,41 @@ def read_table(
             )
     if not texts:
         raise CorpusError(f"{path} has a header line and no rows; give one row for each text")
-    return TextTable(texts, _targets(path, targets, numbers, kind), numbers)
+    return TextTable(texts, _targets(path, targets, numbers, kind, sign != ","), numbers)
 
 
-def read_texts(path: Path, text_column: str | None = None) -> list[str]:
-    """The texts alone of a table as `read_table` reads it, whatever else it has or has not."""
-    rows = _rows(path)
+def read_texts(
+    path: Path, text_column: str | None = None, delimiter: str | None = None
+) -> dict[int, str]:
+    """The texts alone of a table as `read_table` reads it, whatever else it has or has not.
+
+    By the numbers of their rows.
+    """
+    content = read_text(path)
+    rows = _rows(path, content, _delimiter(content, delimiter))
     names = [name.strip() for name in next(rows, (0, []))[1]]
     place = _text_place(path, names, text_column)
     if place is None and len(names) != 1:
         raise _no_text_column(path, names)
-    return [row[place or 0] for _, row in rows if len(row) > (place or 0)]
+    return {number: row[place or 0] for number, row in rows if len(row) > (place or 0)}
 
 
-def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
+def _delimiter(content: str, given: str | None) -> str:
+    """The sign between the names of the header, unless it is given; a comma where there is none."""
+    if given is not None:
+        return DELIMITERS[given]
+    header = content.lstrip("\n").split("\n", 1)[0]
+    names = {sign: next(csv.reader([header], delimiter=sign), []) for sign in DELIMITERS.values()}
+    return next((sign for sign, found in names.items() if len(found) > 1), ",")
+
+
+def _named(sign: str) -> str:
+    return next(name for name, own in DELIMITERS.items() if own == sign)
+
+
+def _rows(path: Path, text: str, delimiter: str) -> Iterator[tuple[int, list[str]]]:
     """The rows that are not blank, with their numbers from 1."""
-    text = read_text(path)
-    reader = csv.reader(io.StringIO(text, newline=""), strict=True)
+    reader = csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, strict=True)
     number = 0
     while True:
         number += 1
@@ -99,7 +120,8 @@ def _rows(path: Path) -> Iterator[tuple[int, list[str]]]:
         except csv.Error as error:
             raise CorpusError(
                 f"{path}, row {number} (line {reader.line_num}): {error}; it has to be a CSV file "
-                "with commas between columns, and quotes around a text with commas or line breaks"
+                f"with {_named(delimiter)}s between columns, and quotes around a text with "
+                f"{_named(delimiter)}s or line breaks"
             ) from None
         if row is None:
             return
@@ -174,9 +196,9 @@ def _place(path: Path, names: Sequence[str], wanted: str | None, flag: str) -> i
 
 
 def _targets(
-    path: Path, targets: list[str], rows: Sequence[int], kind: str
+    path: Path, targets: list[str], rows: Sequence[int], kind: str, decimal_commas: bool
 ) -> list[float] | list[str]:
-    found = [_number(target) for target in targets]
+    found = [_number(target, decimal_commas) for target in targets]
     right = [number for number in found if number is not None]
     if kind == "label" or len(right) == len(found):
         return targets if kind == "label" else right
@@ -194,10 +216,12 @@ def _targets(
     )
 
 
-def _number(text: str) -> float | None:
+def _number(text: str, decimal_comma: bool) -> float | None:
     """A finite number in plain digits; Python itself would also take 1_000 and those of others."""
     if "_" in text or not text.isascii():
         return None
+    if decimal_comma and _DECIMAL_COMMA.fullmatch(text):
+        text = text.replace(",", ".")
     try:
         number = float(text)
     except ValueError:

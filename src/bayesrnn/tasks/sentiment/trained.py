@@ -26,6 +26,7 @@ def reviews_of(config: SentimentConfig) -> Reviews:
         "--text-column": config.text_column,
         "--target-column": config.target_column,
         "--target label": config.target == "label",
+        "--delimiter": config.delimiter,
     }
     given = [flag for flag, value in for_own.items() if value]
     if config.data == SCALE_DATA and given:
@@ -39,6 +40,7 @@ def reviews_of(config: SentimentConfig) -> Reviews:
         text_column=config.text_column,
         target_column=config.target_column,
         target=config.target,
+        delimiter=config.delimiter,
         vocabulary_limit=config.vocabulary_limit,
         segment=config.segment,
     )

@@ -79,7 +79,10 @@ def _exam(run: TrainedTextPredictor, settings: TextUncertaintyOptions) -> Exam[S
 def _other_texts(run: TrainedTextPredictor, path: Path, targets: Tensor) -> Segments:
     """The texts of a file; their targets are made up, since nothing asks for them."""
     table = path.suffix.lower() == ".csv"
-    lines = read_texts(path, run.config.text_column) if table else read_text(path).splitlines()
+    if table:
+        lines = [*read_texts(path, run.config.text_column, run.config.delimiter).values()]
+    else:
+        lines = read_text(path).splitlines()
     words = [found for line in lines if (found := review_words(line))]
     if not words:
         raise CorpusError(f"--shift is {path}, which has no words; give a file of texts")
