@@ -88,7 +88,8 @@ def fit(
         generator of its own.
     out: a folder for checkpoints, one at the end of each epoch and every ten minutes. Called again
         with the same arguments, `fit` goes on from the last one, after Ctrl-C or a kill, and ends
-        with the same bits as if nothing had happened (on the CPU, with as many threads).
+        with the same bits as if nothing had happened (on the CPU, with as many threads, where
+        batches take their random numbers from torch).
     options: those of the method: dropout=0.3, kl_weight=0.5, members=5 ...
     """
     if isinstance(module, Bayesian):
