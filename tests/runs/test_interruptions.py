@@ -92,7 +92,7 @@ def test_killed_again_and_again_and_resumed(uninterrupted, program, tmp_path):
     assert epoch_records(run) == epoch_records(whole)
 
 
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_save_and_exit_cleanly(number, uninterrupted, program, tmp_path):
     arguments, whole = uninterrupted
     run = tmp_path / "stopped"

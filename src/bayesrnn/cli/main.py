@@ -190,7 +190,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 config=(tyro.conf.FlagCreatePairsOff,),
             )
     except Interrupted as stopped:
-        say(str(stopped))
+        with contextlib.suppress(OSError):  # the terminal was closed, and nobody reads it
+            say(str(stopped))
         return 128 + stopped.signal_number
     except BayesRNNError as error:
         print(visible(f"bayesrnn: {error}"), file=sys.stderr)

@@ -4,6 +4,8 @@ import textwrap
 from pathlib import Path
 from typing import Any
 
+from bayesrnn.errors import RunError
+from bayesrnn.progress import say
 from bayesrnn.report.text import printable
 from bayesrnn.runs.evaluation import Evaluation, EvaluationSettings
 from bayesrnn.runs.task import Task
@@ -27,14 +29,19 @@ def evaluate(
 ) -> Evaluation:
     """The metrics of a run, a row for each inference; stored in the run's results as well.
 
-    The file of a pruned network has no folder for results: its metrics are stored nowhere.
+    The file of a pruned network has no folder for results: its metrics are stored nowhere. Where
+    the run cannot be written to, that is said, and the metrics are not lost.
     """
     found = task.evaluate(
         path, settings or EvaluationSettings(), options or task.evaluate_options()
     )
     for row in found.rows if path.is_dir() else ():
         name = f"{found.split}-{row.inference}"
-        RunDirectory(path).write_result(name, {**found.about(), **row.as_json(all_fields=True)})
+        try:
+            RunDirectory(path).write_result(name, {**found.about(), **row.as_json(all_fields=True)})
+        except RunError as error:
+            say(f"note: the results could not be kept in the run: {error}")
+            break
     return found
 
 

@@ -9,6 +9,7 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
+from bayesrnn.durable import write_durably
 from bayesrnn.errors import ConfigError, RunError
 
 #: Columns of the output: as many as the terminal has, within these.
@@ -53,12 +54,16 @@ def _cannot_write(path: Path, error: OSError) -> RunError:
 
 
 def write_text(text: str, path: Path) -> None:
-    """Write a text to a file; its folder is made if needed."""
+    """Write a text to a file, whole or not at all; its folder is made if needed."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(text, encoding="utf-8")
+        if path.exists() and not path.is_file():  # a pipe or a device, which nothing can replace
+            path.write_text(text, encoding="utf-8")
+            return
     except OSError as error:
         raise _cannot_write(path, error) from error
+    # What a link names is replaced, not the link.
+    write_durably(path.resolve(), text.encode())
 
 
 def csv_text(rows: Iterable[Mapping[str, Any]]) -> str:

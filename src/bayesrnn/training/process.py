@@ -20,15 +20,19 @@ class StopRequest:
 
 @contextmanager
 def stop_request() -> Iterator[StopRequest]:
-    """Turn SIGINT/SIGTERM into a stop request, honoured after the current step.
+    """Turn SIGINT, SIGTERM and SIGHUP into a stop request, honoured after the current step.
 
-    A second signal acts as it does outside of the block.
+    SIGHUP comes when a terminal is closed; where it is ignored (nohup), it stays so. A second
+    signal acts as it does outside of the block.
     """
     request = StopRequest()
     if threading.current_thread() is not threading.main_thread():
         yield request
         return
-    before = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [signal.SIGINT, signal.SIGTERM]
+    if signal.getsignal(signal.SIGHUP) != signal.SIG_IGN:
+        numbers.append(signal.SIGHUP)
+    before = {number: signal.getsignal(number) for number in numbers}
 
     def note(number: int, frame: FrameType | None) -> None:
         del frame
