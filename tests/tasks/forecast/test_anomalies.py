@@ -8,6 +8,7 @@ import torch
 
 from bayesrnn.random import seeded
 from bayesrnn.tasks.forecast.data import Wishes, prepare
+from bayesrnn.tasks.forecast.fan import fan_chart
 from bayesrnn.tasks.forecast.heads import HEADS
 from bayesrnn.tasks.forecast.scan import scan_series
 from bayesrnn.tasks.forecast.task import TASK
@@ -127,9 +128,19 @@ def test_a_new_week_is_judged(program, tmp_path):
     assert first["stranger_than"] >= 0.9 * first["of"] > 3
     assert "2001-10-31" in text
     assert "<svg" in page.read_text()
+    assert "stranger than" in page.read_text()
     assert TASK.open_run(folder).layout.horizon == 7
 
     early = write_csv(tmp_path / "early.csv", strange, first="1999-01-01")
     code, _, errors = program("anomalies", folder, "--data", early)
     assert code == 1
     assert "before the run's" in errors
+
+
+def test_long_dates_do_not_overlap():
+    labels = [f"2001-01-01 {n:02}:00:00" for n in range(24)]
+    chart = str(fan_chart("hours", np.arange(24.0), np.zeros(0), [], labels))
+    assert sum(label in chart for label in labels) == 4
+    days = [f"2001-01-{n + 1:02}" for n in range(24)]
+    chart = str(fan_chart("days", np.arange(24.0), np.zeros(0), [], days))
+    assert sum(label in chart for label in days) == 6

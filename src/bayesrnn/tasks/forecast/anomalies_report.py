@@ -124,6 +124,24 @@ def flagged_table(found: Sequence[Judged], most: int = _SHOWN) -> Table:
     return Table(header, rows, left=("series", "date", "cause"), notes=notes)
 
 
+def windows_table(one: Judged, most: int = _SHOWN) -> Table:
+    """The strangest windows of a series."""
+    found = [row for row in window_rows(one) if row["score"] is not None]
+    found.sort(key=lambda row: float(row["score"]))
+    rows = [
+        [
+            row["window"],
+            f"{row['score']:.2f}",
+            f"{row['stranger_than']} of {row['of']}",
+            f"{row['novelty']:.2f}",
+            row["features"],
+        ]
+        for row in found[:most]
+    ]
+    header = ["window from", "mean log-density", "stranger than", "novelty", "most unusual"]
+    return Table(header, rows, left=("window from", "most unusual"))
+
+
 def anomalies_text(found: Sequence[Judged]) -> str:
     """For a terminal."""
     table = flagged_table(found)
@@ -139,5 +157,6 @@ def anomalies_page(found: Sequence[Judged], run: str) -> str:
         picture = fan_chart(
             one.name, np.zeros(0), one.scan.median, [band], one.labels, truth=one.values
         )
-        sections.append(Section(one.name, picture, flagged_table([one], 100).html()))
+        tables = windows_table(one).html(), flagged_table([one], 100).html()
+        sections.append(Section(one.name, picture, *tables))
     return document(f"What is strange, by {run}", sections)

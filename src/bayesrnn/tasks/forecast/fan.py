@@ -12,7 +12,8 @@ from bayesrnn.report.page import render
 
 _WIDTH, _HEIGHT = 760, 340
 _LEFT, _RIGHT, _TOP, _BOTTOM = 84.0, 744.0, 66.0, 292.0
-_DATES = 6
+_DATES = 6  # at most
+_CHARACTER = 6.9  # width of a character, on the safe side
 
 
 @dataclass(frozen=True)
@@ -62,7 +63,10 @@ def fan_chart(
         low, high = (list(enumerate(of, start=start)) for of in (band.low, band.high))
         return [(x(step), y(float(value))) for step, value in (*high, *reversed(low))]
 
-    shown = np.linspace(0, steps - 1, min(_DATES, steps)).round().astype(int).tolist()
+    # The last date ends where the axis does, so that half of it more has to fit before it.
+    needed = 1.5 * _CHARACTER * max(map(len, labels), default=0) + 8
+    dates = min(_DATES, steps, 1 + int((_RIGHT - _LEFT) / needed))
+    shown = np.linspace(0, steps - 1, dates).round().astype(int).tolist()
     return render(
         "tasks/forecast/fan.svg.j2",
         width=_WIDTH,
