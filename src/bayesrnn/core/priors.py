@@ -112,8 +112,7 @@ def density_from(prior: type[Prior]) -> DensityMethod:
         return max(written)
 
     order: tuple[DensityMethod, ...] = ("from_squares", "expected_log_prob", "score", "log_prob")
-    depths = [depth(name) for name in order]
-    return order[depths.index(min(depths))]  # before 2.10, torch.compile knows no key of min
+    return min(order, key=depth)
 
 
 class _ByGroup(SquaresPrior):

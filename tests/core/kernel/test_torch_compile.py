@@ -23,6 +23,10 @@ from bayesrnn.errors import ConfigError
 pytestmark = pytest.mark.filterwarnings("ignore:::torch")
 
 needs_kernel = pytest.mark.skipif(load_kernel() is None, reason="no C compiler here")
+needs_tracer = pytest.mark.skipif(
+    tuple(map(int, torch.__version__.split(".")[:2])) < (2, 10),
+    reason="earlier torches cannot trace a draw in one graph",
+)
 
 
 class Model(nn.Module):
@@ -67,6 +71,7 @@ def results(net, step, noise):
     return [loss.detach(), kl.detach(), *(parameter.grad.clone() for parameter in net.parameters())]
 
 
+@needs_tracer
 @needs_kernel
 @pytest.mark.usefixtures("fresh_compiler")
 @pytest.mark.parametrize(
@@ -98,6 +103,7 @@ def test_a_compiled_step_is_the_eager_one(prior, backend, dynamic):
         torch.testing.assert_close(found, expected, rtol=1e-6, atol=1e-6)
 
 
+@needs_tracer
 @needs_kernel
 @pytest.mark.skipif(shutil.which("g++") is None, reason="no C++ compiler here")
 @pytest.mark.usefixtures("fresh_compiler")
