@@ -12,8 +12,6 @@ import warnings
 from pathlib import Path
 
 import torch
-from torch import nn
-from torch.nn import functional as F
 
 import bayesrnn as br
 from bayesrnn.core.kernel.library import load_library
@@ -21,45 +19,14 @@ from bayesrnn.core.kernel.library import load_library
 EXTRAS = ("efficientnet_lite_pytorch", "ivon", "PIL", "sklearn", "tensorboard")
 
 
-class Tagger(nn.Module):
-    """A module of the user's own: a state goes in and comes out."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.lstm = nn.LSTM(4, 8)
-        self.out = nn.Linear(8, 3)
-
-    def forward(self, x, state=None):
-        """Give the logits of each step and the last state."""
-        features, (h, c) = self.lstm(x, state)
-        return self.out(features), (h.detach(), c.detach())
-
-
 def readme_example() -> None:
-    """The first example of the library in the README, as it stands there."""
-    text = Path("README.md").read_text()
-    code = re.search(r"^```python\n(.*?)^```", text, re.DOTALL | re.MULTILINE)
-    assert code is not None
-    torch.manual_seed(0)
-    x = torch.randn(9, 5, 4)
-    y = (x[..., 0] > 0).long() + (x[..., 1] > 0).long()
-
-    def nll(logits, targets):
-        return F.cross_entropy(logits.flatten(0, 1), targets.flatten(), reduction="sum")
-
-    names = {
-        "my_module": Tagger(),
-        "batches": [(x, y, None)] * 3,
-        "nll": nll,
-        "kl_weight": 0.1,
-        "x": x,
-        "state": None,
-    }
-    exec(compile(code[1], "README.md", "exec"), names)
-    prediction = br.predict(names["net"], x, samples=20)
-    assert prediction.mean.shape == (9, 5, 3)
-    assert (prediction.epistemic >= 0).all()
-    print(f"README: {len(code[1].splitlines())} lines ran")
+    """The Python of the README, block by block."""
+    names: dict[str, object] = {}
+    blocks = re.findall(r"^```python\n(.*?)^```", Path("README.md").read_text(), re.DOTALL | re.M)
+    for block in blocks:
+        exec(compile(block, "README.md", "exec"), names)
+    assert names["found"].mean.shape == (200, 48, 3)
+    print(f"README: {sum(len(block.splitlines()) for block in blocks)} lines ran")
 
 
 def program(*arguments: str) -> str:

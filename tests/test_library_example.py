@@ -1,4 +1,4 @@
-"""The example of the README, on a bidirectional LSTM of two layers with packed sequences."""
+"""A loop of one's own, on a bidirectional LSTM of two layers with packed sequences."""
 
 import torch
 from torch import nn

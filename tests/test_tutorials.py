@@ -1,4 +1,4 @@
-"""The tutorials do what they say: their Python and their commands are run, in order, on tiny data.
+"""README and tutorials do what they say: Python and commands are run, in order, on tiny data.
 
 What takes long follows a comment that begins with `# long`, and is looked for in `--help` only
 (`test_documentation.py`). What a block of Python prints is compared with the block of text after
@@ -18,7 +18,8 @@ import torch
 
 from bayesrnn.tasks.captions.image_network import ImageNetwork
 
-DOCS = Path(__file__).parents[1] / "docs"
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
 PAGES = ("choosing.md", "coming-from.md", "kl.md")
 
 _BLOCK = re.compile(r"^```(python|sh|text)\n(.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -49,19 +50,19 @@ def assert_alike(printed: str, shown: str) -> None:
 
 
 @pytest.fixture
-def run_page(program, tmp_path, monkeypatch) -> Iterator[Callable[[str], None]]:
+def run_page(program, tmp_path, monkeypatch) -> Iterator[Callable[..., None]]:
     """A function that runs all of a page in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
-    def run(name: str) -> None:
+    def run(name: str, *, folder: Path = DOCS, program_too: bool = True) -> None:
         names: dict[str, object] = {}
         printed = None
-        for language, block in blocks(DOCS / name):
+        for language, block in blocks(folder / name):
             if language == "python":
                 printed = run_python(block, names)
             elif language == "text" and printed is not None:
                 assert_alike(printed, block)
-            elif language == "sh":
+            elif language == "sh" and program_too:
                 for words in commands(block):
                     code, _, errors = program(*words)
                     assert code == 0, (words, errors)
@@ -113,6 +114,11 @@ def images(tmp_path, tiny_flickr8k, monkeypatch) -> None:
     for module in ("image_network", "caption"):
         place = f"bayesrnn.tasks.captions.{module}.load_image_network"
         monkeypatch.setattr(place, lambda: ImageNetwork(Maps()))
+
+
+def test_the_readme(run_page):
+    # Its commands train for minutes: that there are such is seen in `test_documentation.py`.
+    run_page("README.md", folder=ROOT, program_too=False)
 
 
 def test_your_text(run_page, a_novel):
