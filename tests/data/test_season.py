@@ -3,12 +3,7 @@
 import numpy as np
 import pytest
 
-from bayesrnn.data.season import (
-    best_season,
-    repeating_seasons,
-    seasonal_errors,
-    usual_seasons,
-)
+from bayesrnn.data.season import best_season, seasonal_errors, usual_seasons
 from bayesrnn.data.series import Frequency, Series
 
 
@@ -68,15 +63,3 @@ def test_the_season_that_repeats_best():
     assert best_season(series(range(30)), Frequency("year"))[0] == 1
     assert best_season(series(daily + 0.1 * noise), None)[0] in (24, 48, 168)
     assert best_season(series(noise.cumsum()), None)[0] == 1
-
-
-def test_without_dates_a_day_may_have_a_week():
-    """A week is known where it repeats better than two days ago, and only of seasons of a day."""
-    hours = np.arange(24 * 7 * 6)
-    noise = np.random.default_rng(0).normal(size=len(hours))
-    daily = np.sin(hours * 2 * np.pi / 24)
-    weekend = 1.0 * (hours // 24 % 7 >= 5)
-    assert repeating_seasons(series(daily * (1 - weekend)), 24) == (24, 168)
-    assert repeating_seasons(series(daily + 0.1 * noise.cumsum()), 24) == (24,)
-    assert repeating_seasons(series(daily[:300]), 24) == (24,)  # too short to tell
-    assert repeating_seasons(series(daily * (1 - weekend)), 12) == (12,)

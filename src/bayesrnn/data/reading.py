@@ -22,7 +22,7 @@ from bayesrnn.data.rows import (
     static_values,
     without_duplicates,
 )
-from bayesrnn.data.season import best_season, repeating_seasons, usual_seasons
+from bayesrnn.data.season import best_season, usual_seasons
 from bayesrnn.data.series import MONTHS, Floats, Frequency, Places, Series, SeriesSet, Stamps
 from bayesrnn.data.table import Table, read_table
 from bayesrnn.errors import CorpusError
@@ -258,9 +258,8 @@ def _season(
     if options.season is not None:
         return options.season, (options.season,)
     season, _ = best_season(series, frequency)
-    if frequency is None:
-        return season, repeating_seasons(series, season)
-    return season, usual_seasons(frequency)
+    seasons = usual_seasons(frequency)
+    return (season, seasons) if frequency is not None else (season, (season,))
 
 
 def _description(

@@ -13,8 +13,6 @@ from bayesrnn.data.series import SECONDS, Floats, Frequency, Places, Series
 _WITHOUT_DATES: Final = (4, 7, 12, 24, 48, 52, 168)
 #: How much less the error of a season without dates has to be than that of the steps within it.
 _CLEARLY: Final = 0.8
-#: Seasons that are a day, of which a week may be another one.
-_DAYS: Final = (24, 48)
 #: The share of each series, its beginning, that the season is chosen by.
 TRAINING_SHARE: Final = 0.8
 _LONGEST: Final = 20_000
@@ -89,18 +87,6 @@ def best_season(
         apart = seasonal_errors(series, (*within, best), share)
         best = best if apart[-1] < _CLEARLY * apart[:-1].mean() else 1
     return best, errors
-
-
-def repeating_seasons(series: Sequence[Series], season: int) -> tuple[int, ...]:
-    """Without dates, the season and, where a season is a day, the week if it repeats, too.
-
-    Values that know no week are the less alike the further they are apart: it repeats if they are
-    closer to those a week before than to those two days before.
-    """
-    if season not in _DAYS:
-        return (season,)
-    two_days, week = seasonal_errors(series, (2 * season, 7 * season))
-    return (season, 7 * season) if week < two_days else (season,)
 
 
 def _means(values: Floats, owner: Places, count: int) -> Floats:
