@@ -89,7 +89,24 @@ def test_learning_by_plain_descent_is_that_of_a_loop_by_hand(batches):
         torch.testing.assert_close(parameter, by_hand.get_parameter(name))
 
 
-def test_the_kl_is_charged_once_an_epoch():
+class Pairs:
+    """Batches that are not a list, as those of a `DataLoader`."""
+
+    def __init__(self, pairs):
+        self.pairs = pairs
+
+    def __len__(self):
+        return len(self.pairs)
+
+    def __iter__(self):
+        return iter(self.pairs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "counted"),
+    [(list, 4 + 4 + 2), (Pairs, 3 * 4)],  # as many predictions as there are, or as the first has
+)
+def test_the_kl_is_charged_by_the_predictions_of_an_epoch(kind, counted):
     """With one weight and a flat likelihood, the prior alone decides: the mean goes to 0."""
 
     class One(nn.Module):
@@ -101,7 +118,7 @@ def test_the_kl_is_charged_once_an_epoch():
             return x * 0 + 0 * self.weight
 
     seen = []
-    data = [(torch.zeros(size, 1), torch.zeros(size, 1)) for size in (4, 4, 2)]
+    data = kind([(torch.zeros(size, 1), torch.zeros(size, 1)) for size in (4, 4, 2)])
 
     def loss(output, target):
         seen.append(len(target))
@@ -113,11 +130,9 @@ def test_the_kl_is_charged_once_an_epoch():
         antithetic=False,
     )  # fmt: skip
     assert seen == [4, 4, 2]
-    # d KL / d mu = mu / sigma^2; a minibatch of b of N is charged KL / (N b) on a mean.
-    mean = 1.0
-    for size in (4, 4, 2):
-        mean -= 0.1 * mean / 4 / (3 * size)
-    assert found.module.weight.item() == pytest.approx(mean, rel=1e-5)
+    # d KL / d mu = mu / sigma^2; each minibatch, however small, is charged KL / examples on a mean.
+    expected = (1 - 0.1 / 4 / counted) ** 3
+    assert found.module.weight.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_best_epoch_is_kept(batches, valid):

@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from bayesrnn.core.widths import WidthSGD
 from bayesrnn.errors import CheckpointError, ConfigError, Interrupted, TrainingDivergedError
@@ -25,6 +25,7 @@ from bayesrnn.methods.base import KLScale, Method, Network, Outcome
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.training.averaging import ParameterAverage
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
+from bayesrnn.training.given_batches import epoch_predictions, generators_of, predictions
 from bayesrnn.training.optimisation import (
     Schedule,
     clipped_step,
@@ -103,7 +104,7 @@ class Fitting:
         self.place = Place()
         self.store: CheckpointStore | None = None
         self._best: dict[str, Tensor] | None = None
-        self._generators = _generators(batches)
+        self._generators = generators_of(batches)
         self._epoch_start: list[Tensor] = []
 
     @contextmanager
@@ -212,7 +213,9 @@ class Fitting:
         return loss.terms["nll"], size
 
     def _scale(self, size: int) -> KLScale:
-        return KLScale(epoch=1 / (size * len(self.batches)), minibatch=1 / size)
+        """Beside a mean, each minibatch is charged the KL over the predictions of an epoch."""
+        whole = epoch_predictions(self.batches, self.place.first or size)
+        return KLScale(epoch=1 / whole, minibatch=1 / size)
 
     def _make_optimisers(self, size: int) -> None:
         method, net, lr = self.method, self.net, self.settings.lr
@@ -359,25 +362,3 @@ def _stop_request(saved: bool) -> Iterator[StopRequest]:
         return
     with stop_request() as request:
         yield request
-
-
-def _generators(batches: Any) -> list[torch.Generator]:
-    """The generators of their own that a `DataLoader` and its samplers have."""
-    sources = [batches]
-    for name in ("sampler", "batch_sampler"):
-        sources += [inner for each in list(sources) if (inner := getattr(each, name, None))]
-    found = [getattr(source, "generator", None) for source in sources]
-    return list({id(one): one for one in found if isinstance(one, torch.Generator)}.values())
-
-
-def predictions(batch: Any) -> int:
-    """How many predictions a batch asks for: the elements of its target."""
-    if not isinstance(batch, tuple | list) or len(batch) < 2:
-        raise ConfigError(
-            f"a batch is a {type(batch).__name__}; it has to be a tuple of inputs and, last, the "
-            "target, such as a DataLoader of a TensorDataset gives"
-        )
-    targets = [leaf for leaf in tree_leaves(batch[-1]) if isinstance(leaf, Tensor)]
-    if not targets or not targets[0].numel():
-        raise ConfigError("the last part of a batch is its target; it has to hold a tensor")
-    return targets[0].numel()
