@@ -105,6 +105,8 @@ class Fitting:
         self.store: CheckpointStore | None = None
         self._best: dict[str, Tensor] | None = None
         self._generators = generators_of(batches)
+        own = set(map(id, self._generators))
+        self._valid_generators = [each for each in generators_of(valid) if id(each) not in own]
         self._epoch_start: list[Tensor] = []
 
     @contextmanager
@@ -137,6 +139,13 @@ class Fitting:
                     self._train_epoch(length, request, bar)
                 averaged = self._finish_epoch()
                 self._save(averaged, best=place.best_epoch == len(self.history))
+                self._honour(request)
+
+    @property
+    def where(self) -> str:
+        """How far it is."""
+        done = len(self.history)
+        return f"in epoch {done + 1}" if self.place.minibatch else f"after epoch {done}"
 
     def load_best(self) -> int:
         """Put the best epoch's parameters in place; gives its number."""
@@ -173,16 +182,18 @@ class Fitting:
             place.minibatch, place.step = number + 1, place.step + 1
             bar.update()
             bar.set_postfix_str(f"loss {place.loss / place.predictions:.4f}", refresh=False)
-            stopped = request.signal_number
-            if stopped is not None or time.monotonic() - last_save > _SAVE_SECONDS:
+            if request.signal_number or time.monotonic() - last_save > _SAVE_SECONDS:
                 self._save()
                 last_save = time.monotonic()
-            if stopped == signal.SIGINT:
-                raise KeyboardInterrupt
-            if stopped is not None:
-                raise Interrupted(
-                    stopped, f"stopped in epoch {len(self.history) + 1}; all is saved"
-                )
+            self._honour(request)
+
+    def _honour(self, request: StopRequest) -> None:
+        """Stop if that is asked for; all is saved by then."""
+        stopped = request.signal_number
+        if stopped == signal.SIGINT:
+            raise KeyboardInterrupt
+        if stopped is not None:
+            raise Interrupted(stopped, f"stopped {self.where}; all is saved")
 
     def _step(self, batch: Any, rate: float) -> tuple[float, int]:
         size = predictions(batch)
@@ -236,7 +247,14 @@ class Fitting:
         device = next(self.net.parameters()).device
         *inputs, target = tree_map_only(Tensor, lambda tensor: tensor.to(device), batch)
         with self.method.streams.as_default("module"):  # for dropout layers that it has itself
-            return Outcome(self.loss(network(*inputs), target), None)
+            nll = self.loss(network(*inputs), target)
+        if not isinstance(nll, Tensor) or nll.numel() != 1:
+            given = f"shape {list(nll.shape)}" if isinstance(nll, Tensor) else type(nll).__name__
+            raise ConfigError(
+                f"the loss gives a {given}, not one number; it has to be the mean over the "
+                'targets, as torch\'s losses give with reduction="mean"'
+            )
+        return Outcome(nll, None)
 
     def _finish_epoch(self) -> bool:
         """Validate, and keep the best so far; gives whether the averaged parameters are better."""
@@ -313,6 +331,7 @@ class Fitting:
             "method": self.method.state(),
             "average": self.average.state(),
             "batches": self._epoch_start if within else [g.get_state() for g in self._generators],
+            "valid": [generator.get_state() for generator in self._valid_generators],
         }
         with self.average.in_place(averaged):
             self.store.save(Checkpoint(self.place.step, self.net.state_dict(), state), best)
@@ -340,6 +359,9 @@ class Fitting:
             self.method.restore(state["method"])
             for generator, saved in zip(self._generators, state["batches"], strict=True):
                 generator.set_state(saved)
+            if "valid" in state:  # not in checkpoints of earlier versions
+                for generator, saved in zip(self._valid_generators, state["valid"], strict=True):
+                    generator.set_state(saved)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(
                 f"the checkpoint of step {checkpoint.step} in {where} does not belong to this "
