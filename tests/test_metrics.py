@@ -9,6 +9,8 @@ from torch.distributions import Normal
 import bayesrnn as br
 from bayesrnn.errors import BayesRNNError, ConfigError
 
+NAN = float("nan")
+
 
 def seeded(seed=0):
     return torch.Generator().manual_seed(seed)
@@ -80,6 +82,8 @@ def test_crps_of_a_normal_distribution_is_the_integral_of_its_definition():
     found = br.metrics.crps_normal(mean, sd, truth)
     assert found == pytest.approx(np.mean(expected), abs=1e-3)
     assert br.metrics.crps_normal(mean, 0, truth) == pytest.approx((0.5 + 2 + 0) / 3)
+    # However far, without a doubt it is the absolute error.
+    assert br.metrics.crps_normal([0.0, 0.0], [0.0, 1e-310], [3e8, -1e300]) == pytest.approx(5e299)
 
 
 def test_crps_of_samples_is_the_mean_over_pairs_and_tends_to_that_of_the_distribution():
@@ -124,7 +128,15 @@ def test_what_predict_returns_is_taken_as_it_is(classes):
         ("auroc", ([0.1, 0.2], [[0, 1]]), r"labels has the shape \[1, 2\]"),
         ("aurc", ([0.1, 0.2], [1]), "loss has the shape"),
         ("crps", ([[0.1, 0.2]], [0.1]), r"\[draws, \.\.\.\]"),
+        ("crps", (3.0, 1.0), r"\[draws, \.\.\.\]"),
         ("crps_normal", ([0.1], -1.0, [0.2]), "below 0"),
+        ("crps_normal", ([1.0, 2.0], [1.0] * 3, [0.0, 0.0]), r"sd has the shape \[3\]"),
+        ("brier", ([0, 1], [0.2, 0.9]), "labels come second and are whole numbers"),
+        ("accuracy", ([[0.2, 0.8]], [0.5]), "labels come second"),
+        ("calibration_error", ([[NAN, 0.8]], [1]), "1 of 2 numbers are NaN"),
+        ("auroc", ([NAN, 1.0], [0, 1]), "1 of 2 numbers are NaN"),
+        ("crps", ([[NAN], [1.0]], [0.0]), "numbers are NaN"),
+        ("coverage", ([NAN], [1.0], [0.0]), "numbers are NaN"),
         ("coverage", ([0.1], [0.2], [[0.1]]), "truths has the shape"),
     ],
 )

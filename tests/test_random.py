@@ -69,6 +69,23 @@ def test_as_default_restores_the_global_state():
         assert torch.equal(torch.get_rng_state(), before)
 
 
+def test_a_stream_changes_only_when_the_block_ends_where_other_devices_are_seeded(monkeypatch):
+    fork_rng, seeds = torch.random.fork_rng, []
+    monkeypatch.setattr(torch.random, "fork_rng", lambda devices: fork_rng([]))
+    monkeypatch.setattr(torch.cuda, "is_initialized", lambda: True)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.setattr(torch.cuda, "manual_seed_all", seeds.append)
+    streams, plain = RandomStreams(1), RandomStreams(1)["a"]
+    before = streams["a"].get_state()
+    for _ in range(2):
+        with streams.as_default("a"):
+            assert torch.equal(streams["a"].get_state(), before)
+            found = torch.randn(20)
+        assert torch.equal(found, numbers(plain))  # as on the CPU
+        before = streams["a"].get_state()
+    assert len(set(seeds)) == 2
+
+
 def test_as_default_restores_the_global_state_after_an_error():
     def fail():
         with RandomStreams(1).as_default("a"):

@@ -114,7 +114,7 @@ def crps(samples: Any, truths: Any) -> float:
     E|X - y| - E|X - X'| / 2, without bias: over all pairs of different draws.
     """
     drawn, truths = _tensor(samples), _tensor(truths)
-    if not len(drawn) or drawn.shape[1:] != truths.shape:
+    if not drawn.dim() or drawn.shape[1:] != truths.shape:
         raise ConfigError(
             f"samples have the shape {list(drawn.shape)} and truths {list(truths.shape)}; samples "
             "have to be [draws, ...] with the shape of the truths after that"
@@ -126,9 +126,10 @@ def crps_normal(mean: Any, sd: Any, truths: Any) -> float:
     """The continuous ranked probability score of normal distributions; sd may be one number."""
     means, truths = _tensor(mean), _tensor(truths)
     _same_shape("truths", truths, means)
-    sds = _tensor(sd).expand_as(means)
+    sds = _tensor(sd)
+    sds = sds.expand_as(means) if sds.numel() == 1 else _same_shape("sd", sds, means)
     if not bool((sds >= 0).all()):
-        raise ConfigError("sd has numbers below 0, or NaN; give standard deviations")
+        raise ConfigError("sd has numbers below 0; give standard deviations")
     return float(np.mean(crps_of_normal(means.numpy(), sds.numpy(), truths.numpy())))
 
 
@@ -147,11 +148,17 @@ def coverage(low: Any, high: Any, truths: Any) -> float:
 def _tensor(given: Any) -> Tensor:
     """Numbers as float64 on the CPU."""
     try:
-        found = torch.as_tensor(given).detach().cpu().double()
+        there = given.detach().cpu() if isinstance(given, Tensor) else given
+        found = torch.as_tensor(there, dtype=torch.double)
     except (TypeError, ValueError, RuntimeError) as error:
         raise ConfigError(f"a {type(given).__name__} is given, not numbers: {error}") from None
     if not found.numel():
         raise ConfigError("there are no numbers; give at least one example")
+    if bool(found.isnan().any()):
+        raise ConfigError(
+            f"{int(found.isnan().sum()):,} of {found.numel():,} numbers are NaN; leave their "
+            "examples out"
+        )
     return found
 
 
@@ -175,7 +182,13 @@ def _is_answer(probabilities: Any, labels: Any) -> bool:
 
 def _classes(probabilities: Any, labels: Any) -> tuple[Tensor, Tensor]:
     """Probabilities [examples, classes] and labels [examples]."""
-    given, wanted = _probabilities(probabilities), _tensor(labels).long()
+    given, wanted = _probabilities(probabilities), _tensor(labels)
+    if not torch.equal(wanted, wanted.trunc()):
+        raise ConfigError(
+            "labels come second and are whole numbers, the classes; these have fractions, as "
+            "probabilities have, which come first"
+        )
+    wanted = wanted.long()
     if given.shape == wanted.shape:
         given = torch.stack([1 - given, given], -1)
     if given.shape[:-1] != wanted.shape:

@@ -48,7 +48,8 @@ class RandomStreams:
         devices = list(range(torch.cuda.device_count())) if cuda else []
         with torch.random.fork_rng(devices):
             if devices:
-                seed = torch.randint(2**63 - 1, (), generator=stream)
+                # From a copy: an interrupted block leaves the stream where it was.
+                seed = torch.randint(2**63 - 1, (), generator=stream.clone_state())
                 torch.cuda.manual_seed_all(int(seed))
             torch.set_rng_state(stream.get_state())
             yield

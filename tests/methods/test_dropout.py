@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 
+import bayesrnn as br
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Hints, KLScale
@@ -27,6 +28,14 @@ def test_one_layer_has_nothing_in_between(make_model, objective):
     net = method.build(make_model(layers=1), Hints())
     assert net.recurrent.dropout == 0.0
     method.loss(net, objective, 1.0)
+
+
+@pytest.mark.parametrize("layers", [1, 2])
+def test_the_rate_is_set_on_layers_that_mask_their_inputs_themselves(layers):
+    layer = br.nn.LSTM(3, 4, num_layers=layers, dropout=0.1, recurrent_dropout=0.2)
+    net = make_method(0.6).build(layer, Hints())
+    assert (net.input_rate, net.recurrent_rate, net.dropout) == (0.6, 0.2, 0.0)
+    assert make_method(0.0).build(br.nn.LSTM(3, 4, dropout=0.1), Hints()).rate == 0
 
 
 def test_units_are_dropped_at_the_rate():

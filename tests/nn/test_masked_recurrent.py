@@ -172,6 +172,19 @@ def test_the_masks_are_those_of_the_style_whether_a_layer_is_made_or_replaced(ce
     assert_same(same(x), one)
 
 
+@pytest.mark.parametrize(
+    ("make", "match"),
+    [
+        (lambda: br.nn.RNN(8, 16, 1, "relu"), "nonlinearity is 'relu', but the recurrent layers"),
+        (lambda: br.nn.RNN(8, 16, nonlinearity="relu"), "have no nonlinearity; leave it out"),
+        (lambda: br.nn.LSTM(8, 16, proj_size=4), "proj_size is 4, but .* have no proj_size"),
+    ],
+)
+def test_what_torchs_layers_have_and_these_do_not(make, match):
+    with pytest.raises(ConfigError, match=match):
+        make()
+
+
 @pytest.mark.parametrize("given", [{"dropout": 1.0}, {"recurrent_dropout": -0.1}])
 def test_a_rate_that_is_none(given):
     with pytest.raises(ConfigError, match=rf"{next(iter(given))} is .*; it has to be 0 or more"):

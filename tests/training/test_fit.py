@@ -89,7 +89,24 @@ def test_learning_by_plain_descent_is_that_of_a_loop_by_hand(batches):
         torch.testing.assert_close(parameter, by_hand.get_parameter(name))
 
 
-def test_the_kl_is_charged_once_an_epoch():
+class Pairs:
+    """Batches that are not a list, as those of a `DataLoader`."""
+
+    def __init__(self, pairs):
+        self.pairs = pairs
+
+    def __len__(self):
+        return len(self.pairs)
+
+    def __iter__(self):
+        return iter(self.pairs)
+
+
+@pytest.mark.parametrize(
+    ("kind", "counted"),
+    [(list, 4 + 4 + 2), (Pairs, 3 * 4)],  # as many predictions as there are, or as the first has
+)
+def test_the_kl_is_charged_by_the_predictions_of_an_epoch(kind, counted):
     """With one weight and a flat likelihood, the prior alone decides: the mean goes to 0."""
 
     class One(nn.Module):
@@ -101,7 +118,7 @@ def test_the_kl_is_charged_once_an_epoch():
             return x * 0 + 0 * self.weight
 
     seen = []
-    data = [(torch.zeros(size, 1), torch.zeros(size, 1)) for size in (4, 4, 2)]
+    data = kind([(torch.zeros(size, 1), torch.zeros(size, 1)) for size in (4, 4, 2)])
 
     def loss(output, target):
         seen.append(len(target))
@@ -113,11 +130,9 @@ def test_the_kl_is_charged_once_an_epoch():
         antithetic=False,
     )  # fmt: skip
     assert seen == [4, 4, 2]
-    # d KL / d mu = mu / sigma^2; a minibatch of b of N is charged KL / (N b) on a mean.
-    mean = 1.0
-    for size in (4, 4, 2):
-        mean -= 0.1 * mean / 4 / (3 * size)
-    assert found.module.weight.item() == pytest.approx(mean, rel=1e-5)
+    # d KL / d mu = mu / sigma^2; each minibatch, however small, is charged KL / examples on a mean.
+    expected = (1 - 0.1 / 4 / counted) ** 3
+    assert found.module.weight.item() == pytest.approx(expected, rel=1e-5)
 
 
 def test_the_best_epoch_is_kept(batches, valid):
@@ -201,6 +216,14 @@ def test_mistakes(batches, valid):
         ({"batches": [(x, "label")]}, "has to hold a tensor"),
         ({"patience": 3}, "give valid="),
         ({"epochs": 0}, "1 or more"),
+        ({"lr": 0.0}, r"lr is 0\.0; it has to be above 0"),
+        ({"lr": math.nan}, "lr is nan"),
+        ({"clip": 0}, "clip is 0; it has to be above 0, or None"),
+        ({"average": 1.0}, r"average is 1\.0; it has to be 0 or more, and below 1"),
+        ({"patience": 0, "valid": valid}, "patience is 0; it has to be 1 or more"),
+        ({"seed": -1}, "seed is -1; it has to be 0 or more"),
+        ({"loss": nn.CrossEntropyLoss(reduction="none")}, r"shape \[32\], not one number"),
+        ({"loss": lambda output, target: 1.0}, "a float, not one number"),
         ({"valid": iter([])}, "gone after one reading"),
         ({"method": "sgld", "average": 0.9}, "cannot be averaged"),
     ):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
-from torch.utils.data import DataLoader, TensorDataset
+from torch.utils.data import BatchSampler, DataLoader, RandomSampler, TensorDataset
 
 import bayesrnn as br
 from bayesrnn.errors import CheckpointError, ConfigError, Interrupted, RunError
@@ -167,6 +167,49 @@ def test_a_request_to_end_saves_and_ends(tmp_path):
     with pytest.raises(Interrupted, match="epoch 1; all is saved"):
         fit(tmp_path, stopping(2, lambda: os.kill(os.getpid(), signal.SIGTERM)))
     assert_same(fit(tmp_path), expected)
+
+
+class Signalling:
+    """Validation batches whose reading number `at` comes with a signal."""
+
+    def __init__(self, at, number):
+        self.at, self.number = at, number
+
+    def __iter__(self):
+        self.at -= 1
+        if not self.at:
+            os.kill(os.getpid(), self.number)
+        return iter([sequences(20, 2)])
+
+
+@pytest.mark.parametrize("epoch", [1, 3])
+def test_a_request_during_validation_is_honoured_when_the_epoch_is_saved(tmp_path, epoch, capsys):
+    expected = fit()
+    with pytest.raises(Interrupted, match=f"after epoch {epoch}; all is saved"):
+        fit(tmp_path, valid=Signalling(epoch, signal.SIGTERM))
+    assert_same(fit(tmp_path), expected)
+    found = fit(tmp_path / "other", valid=Signalling(epoch, signal.SIGINT))
+    assert len(found.history) == epoch
+    assert f"stopped after epoch {epoch}; the best so far is kept" in capsys.readouterr().err
+
+
+def test_the_order_of_a_sampler_inside_others_and_of_validation_goes_on(tmp_path):
+    """Bit for bit: the validation loss is a sum in the order of its batches."""
+
+    def run(out=None, loss=F.cross_entropy):
+        data, valid = TensorDataset(*sequences(36, 1)), TensorDataset(*sequences(23, 2))
+        own, other = (torch.Generator().manual_seed(seed) for seed in (3, 4))
+        shuffled = BatchSampler(RandomSampler(data, generator=own), 8, drop_last=False)
+        return br.fit(
+            made(), DataLoader(data, batch_sampler=shuffled), loss, epochs=3, method="plain",
+            valid=DataLoader(valid, batch_size=5, shuffle=True, generator=other), out=out,
+        )  # fmt: skip
+
+    expected = run()
+    # Five minibatches and five of validation are an epoch; the third begins with call 21.
+    for at in (13, 24):
+        run(tmp_path / str(at), stopping(at, interrupt))
+        assert_same(run(tmp_path / str(at)), expected)
 
 
 def test_an_interruption_before_the_first_epoch_is_over_is_passed_on(tmp_path):

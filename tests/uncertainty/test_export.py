@@ -4,6 +4,7 @@ import pytest
 import torch
 from torch import nn
 from torch.nn import functional as F
+from torch.nn.utils.rnn import pack_padded_sequence
 
 import bayesrnn as br
 from bayesrnn.errors import ConfigError, MissingExtraError
@@ -13,7 +14,6 @@ from bayesrnn.uncertainty import export
 pytestmark = [
     pytest.mark.filterwarnings("ignore::FutureWarning"),
     pytest.mark.filterwarnings("ignore::DeprecationWarning"),
-    pytest.mark.filterwarnings("ignore:The tensor attribute"),
 ]
 
 
@@ -101,7 +101,8 @@ def test_another_number_of_sequences(path, words):
 def test_what_fit_returns(words, method, options):
     found = fitted(method, words, **options)
     with torch.no_grad():
-        torch.testing.assert_close(export.ordinary(found).eval()(words), found(words))
+        if method != "ensemble":
+            torch.testing.assert_close(export.ordinary(found).eval()(words), found(words))
         for seed in (4, 5):
             drawn = export.ordinary(found, seed).eval()
             expected = found.method.draw(found.net, seed)(words)
@@ -116,6 +117,32 @@ def test_lasting_masks_are_gone_in_the_mean_and_cannot_be_drawn(tmp_path, words)
     torch.testing.assert_close(run(tmp_path / "model.pt2", words), found(words).detach())
     with pytest.raises(ConfigError, match="variational-dropout drops something at each call"):
         br.export(found, tmp_path / "model.pt2", words, draw=1)
+
+
+def test_an_ensemble_has_no_mean_weights(tmp_path, words):
+    found = fitted("ensemble", words, members=3)
+    with pytest.raises(ConfigError, match=r"ensemble has 3 networks.*: draw=0 to draw=2"):
+        br.export(found, tmp_path / "model.pt2", words)
+    assert list(tmp_path.iterdir()) == []
+
+
+class Packing(Reader):
+    def forward(self, words, lengths):
+        packed = pack_padded_sequence(
+            self.embedding(words), lengths, batch_first=True, enforce_sorted=False
+        )
+        return self.output(self.recurrent(packed)[1][0].transpose(0, 1).flatten(1))
+
+
+def test_packed_sequences_are_refused(path, words):
+    with pytest.raises(ConfigError, match="this Packing packs sequences, which torch cannot"):
+        br.export(Packing(), path, (words, torch.tensor([3, 5])))
+    assert not path.exists()
+
+
+def test_other_errors_are_torchs_own(tmp_path, words):
+    with pytest.raises(RuntimeError, match="input_size"):
+        br.export(nn.LSTM(3, 4), tmp_path / "model.pt2", torch.zeros(2, 5, 7))
 
 
 def test_mistakes(tmp_path, words, monkeypatch):

@@ -147,6 +147,8 @@ class Method(ABC, Generic[Options, Net]):
     trains_like: ClassVar[str | None] = None
     #: What the single network of `mean` is called.
     mean_label: ClassVar[str] = "mean weights"
+    #: Whether that network stands for all that are kept, and is not one of them.
+    has_mean: ClassVar[bool] = True
     #: Whether the update of the weights is part of the method: `optimiser` then makes the
     #: optimiser, and the user cannot choose another.
     own_optimiser: ClassVar[bool] = False

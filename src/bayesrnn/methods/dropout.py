@@ -8,6 +8,7 @@ from torch import nn
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Hints, KLScale, Method, MinibatchLoss, Network, Objective
 from bayesrnn.nn.dropout import dropping, scaled_rates
+from bayesrnn.nn.masked_recurrent import MaskedRecurrent
 from bayesrnn.options import CheckedOptions, option
 from bayesrnn.random import RandomStreams
 
@@ -28,7 +29,8 @@ class Dropout(Method[DropoutOptions, nn.Module]):
     """Drop units at random while training; predict with all of them.
 
     The rate is set on the dropout layers that the module has, those between the layers of
-    `nn.LSTM` and its like included.
+    `nn.LSTM` and its like included. Layers of `br.nn` drop at that rate what enters each of them,
+    by masks that last for a sequence, as they do with every method.
     """
 
     name: ClassVar[str] = "dropout"
@@ -39,7 +41,10 @@ class Dropout(Method[DropoutOptions, nn.Module]):
         """The module, its dropout layers set to the rate."""
         found = False
         for layer in module.modules():
-            if isinstance(layer, nn.Dropout):
+            if isinstance(layer, MaskedRecurrent):
+                layer.input_rate = self.options.dropout
+                found = True
+            elif isinstance(layer, nn.Dropout):
                 layer.p = self.options.dropout
                 found = True
             elif isinstance(layer, nn.RNNBase) and layer.num_layers > 1:

@@ -102,6 +102,7 @@ class Ensemble(Method[EnsembleOptions, Members]):
     options_type: ClassVar[type] = EnsembleOptions
     can_drop: ClassVar[bool] = False
     mean_label: ClassVar[str] = "one member"
+    has_mean: ClassVar[bool] = False
 
     def __init__(self, options: EnsembleOptions, streams: RandomStreams) -> None:
         super().__init__(options, streams)

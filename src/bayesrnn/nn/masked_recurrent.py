@@ -25,6 +25,9 @@ class MaskedRecurrent(MaskedLayer, nn.RNNBase):
         layers leave the first whole); above it, these are the outputs of the one below.
     recurrent_dropout: of the states that flow from one step to the next.
     tied: whether all gates of a cell share one mask, or each has its own.
+
+    There is no nonlinearity but tanh, so that `bias` is the fourth argument of all, and no
+    `proj_size`.
     """
 
     cell: ClassVar[cells.Cell]
@@ -43,7 +46,15 @@ class MaskedRecurrent(MaskedLayer, nn.RNNBase):
         tied: bool = True,
         device: torch.device | str | None = None,
         dtype: torch.dtype | None = None,
+        **unknown: Any,
     ) -> None:
+        if not isinstance(bias, bool):  # where torch's RNN has the nonlinearity
+            unknown = {"nonlinearity": bias}
+        for name, value in unknown.items():
+            raise ConfigError(
+                f"{name} is {value!r}, but the recurrent layers with masks have no {name}; leave "
+                "it out (a plain RNN has tanh, states have no projection)"
+            )
         super().__init__(  # type: ignore[call-arg]  # torch's layer of the cell, not its base
             input_size=input_size,
             hidden_size=hidden_size,

@@ -3,6 +3,7 @@
 It is the loop of the program without what belongs to its runs: configurations, metrics, tasks.
 """
 
+import math
 from collections.abc import Iterable, Mapping, Sized
 from contextlib import nullcontext
 from dataclasses import dataclass
@@ -103,13 +104,12 @@ def fit(
         )
     if patience is not None and valid is None:
         raise ConfigError("patience needs validation batches: give valid=")
-    if epochs < 1:
-        raise ConfigError(f"epochs is {epochs}; it has to be 1 or more")
-    made = _make(method, options, seed)
     rate = lr if lr is not None else _RATES.get(method, 1e-3)
+    settings = Settings(epochs, rate, optimizer, clip, average, patience)
+    _require_possible(settings, seed)
+    made = _make(method, options, seed)
     # Narrow: widths that learn grow where they may, and too wide a start hides the data.
     net = made.build(module, Hints(sigma_init={"*": absolute(0.02)}))
-    settings = Settings(epochs, rate, optimizer, clip, average, patience)
     fitting = Fitting(made, net, batches, valid, loss, settings)
     with nullcontext() if out is None else fitting.saved_in(Path(out)):
         try:
@@ -118,10 +118,24 @@ def fit(
             if not fitting.history:
                 raise
             later = "" if out is None else "; call fit again to go on"
-            say(f"stopped in epoch {len(fitting.history) + 1}; the best so far is kept{later}")
+            say(f"stopped {fitting.where}; the best so far is kept{later}")
     best = fitting.load_best()
     net.eval()
     return Fit(net, made, tuple(fitting.history), best)
+
+
+def _require_possible(given: Settings, seed: int) -> None:
+    checks = (
+        ("epochs", given.epochs, given.epochs >= 1, "1 or more"),
+        ("lr", given.lr, 0 < given.lr < math.inf, "above 0"),
+        ("clip", given.clip, given.clip is None or given.clip > 0, "above 0, or None"),
+        ("average", given.average, 0 <= given.average < 1, "0 or more, and below 1"),
+        ("patience", given.patience, given.patience is None or given.patience >= 1, "1 or more"),
+        ("seed", seed, seed >= 0, "0 or more"),
+    )
+    for name, value, is_possible, allowed in checks:
+        if not is_possible:
+            raise ConfigError(f"{name} is {value}; it has to be {allowed}")
 
 
 def _make(method: str, options: Mapping[str, Any], seed: int) -> Method[Any]:

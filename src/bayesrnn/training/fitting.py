@@ -17,7 +17,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.utils._pytree import tree_leaves, tree_map_only
+from torch.utils._pytree import tree_map_only
 
 from bayesrnn.core.widths import WidthSGD
 from bayesrnn.errors import CheckpointError, ConfigError, Interrupted, TrainingDivergedError
@@ -25,6 +25,7 @@ from bayesrnn.methods.base import KLScale, Method, Network, Outcome
 from bayesrnn.progress import progress_bar, say
 from bayesrnn.training.averaging import ParameterAverage
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
+from bayesrnn.training.given_batches import epoch_predictions, generators_of, predictions
 from bayesrnn.training.optimisation import (
     Schedule,
     clipped_step,
@@ -103,7 +104,9 @@ class Fitting:
         self.place = Place()
         self.store: CheckpointStore | None = None
         self._best: dict[str, Tensor] | None = None
-        self._generators = _generators(batches)
+        self._generators = generators_of(batches)
+        own = set(map(id, self._generators))
+        self._valid_generators = [each for each in generators_of(valid) if id(each) not in own]
         self._epoch_start: list[Tensor] = []
 
     @contextmanager
@@ -136,6 +139,13 @@ class Fitting:
                     self._train_epoch(length, request, bar)
                 averaged = self._finish_epoch()
                 self._save(averaged, best=place.best_epoch == len(self.history))
+                self._honour(request)
+
+    @property
+    def where(self) -> str:
+        """How far it is."""
+        done = len(self.history)
+        return f"in epoch {done + 1}" if self.place.minibatch else f"after epoch {done}"
 
     def load_best(self) -> int:
         """Put the best epoch's parameters in place; gives its number."""
@@ -172,16 +182,18 @@ class Fitting:
             place.minibatch, place.step = number + 1, place.step + 1
             bar.update()
             bar.set_postfix_str(f"loss {place.loss / place.predictions:.4f}", refresh=False)
-            stopped = request.signal_number
-            if stopped is not None or time.monotonic() - last_save > _SAVE_SECONDS:
+            if request.signal_number or time.monotonic() - last_save > _SAVE_SECONDS:
                 self._save()
                 last_save = time.monotonic()
-            if stopped == signal.SIGINT:
-                raise KeyboardInterrupt
-            if stopped is not None:
-                raise Interrupted(
-                    stopped, f"stopped in epoch {len(self.history) + 1}; all is saved"
-                )
+            self._honour(request)
+
+    def _honour(self, request: StopRequest) -> None:
+        """Stop if that is asked for; all is saved by then."""
+        stopped = request.signal_number
+        if stopped == signal.SIGINT:
+            raise KeyboardInterrupt
+        if stopped is not None:
+            raise Interrupted(stopped, f"stopped {self.where}; all is saved")
 
     def _step(self, batch: Any, rate: float) -> tuple[float, int]:
         size = predictions(batch)
@@ -212,7 +224,9 @@ class Fitting:
         return loss.terms["nll"], size
 
     def _scale(self, size: int) -> KLScale:
-        return KLScale(epoch=1 / (size * len(self.batches)), minibatch=1 / size)
+        """Beside a mean, each minibatch is charged the KL over the predictions of an epoch."""
+        whole = epoch_predictions(self.batches, self.place.first or size)
+        return KLScale(epoch=1 / whole, minibatch=1 / size)
 
     def _make_optimisers(self, size: int) -> None:
         method, net, lr = self.method, self.net, self.settings.lr
@@ -233,7 +247,14 @@ class Fitting:
         device = next(self.net.parameters()).device
         *inputs, target = tree_map_only(Tensor, lambda tensor: tensor.to(device), batch)
         with self.method.streams.as_default("module"):  # for dropout layers that it has itself
-            return Outcome(self.loss(network(*inputs), target), None)
+            nll = self.loss(network(*inputs), target)
+        if not isinstance(nll, Tensor) or nll.numel() != 1:
+            given = f"shape {list(nll.shape)}" if isinstance(nll, Tensor) else type(nll).__name__
+            raise ConfigError(
+                f"the loss gives a {given}, not one number; it has to be the mean over the "
+                'targets, as torch\'s losses give with reduction="mean"'
+            )
+        return Outcome(nll, None)
 
     def _finish_epoch(self) -> bool:
         """Validate, and keep the best so far; gives whether the averaged parameters are better."""
@@ -310,6 +331,7 @@ class Fitting:
             "method": self.method.state(),
             "average": self.average.state(),
             "batches": self._epoch_start if within else [g.get_state() for g in self._generators],
+            "valid": [generator.get_state() for generator in self._valid_generators],
         }
         with self.average.in_place(averaged):
             self.store.save(Checkpoint(self.place.step, self.net.state_dict(), state), best)
@@ -337,6 +359,9 @@ class Fitting:
             self.method.restore(state["method"])
             for generator, saved in zip(self._generators, state["batches"], strict=True):
                 generator.set_state(saved)
+            if "valid" in state:  # not in checkpoints of earlier versions
+                for generator, saved in zip(self._valid_generators, state["valid"], strict=True):
+                    generator.set_state(saved)
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(
                 f"the checkpoint of step {checkpoint.step} in {where} does not belong to this "
@@ -359,25 +384,3 @@ def _stop_request(saved: bool) -> Iterator[StopRequest]:
         return
     with stop_request() as request:
         yield request
-
-
-def _generators(batches: Any) -> list[torch.Generator]:
-    """The generators of their own that a `DataLoader` and its samplers have."""
-    sources = [batches]
-    for name in ("sampler", "batch_sampler"):
-        sources += [inner for each in list(sources) if (inner := getattr(each, name, None))]
-    found = [getattr(source, "generator", None) for source in sources]
-    return list({id(one): one for one in found if isinstance(one, torch.Generator)}.values())
-
-
-def predictions(batch: Any) -> int:
-    """How many predictions a batch asks for: the elements of its target."""
-    if not isinstance(batch, tuple | list) or len(batch) < 2:
-        raise ConfigError(
-            f"a batch is a {type(batch).__name__}; it has to be a tuple of inputs and, last, the "
-            "target, such as a DataLoader of a TensorDataset gives"
-        )
-    targets = [leaf for leaf in tree_leaves(batch[-1]) if isinstance(leaf, Tensor)]
-    if not targets or not targets[0].numel():
-        raise ConfigError("the last part of a batch is its target; it has to hold a tensor")
-    return targets[0].numel()

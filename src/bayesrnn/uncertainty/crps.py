@@ -29,11 +29,14 @@ def crps_of_samples(samples: Floats, truths: Floats) -> Floats:
 
 
 def crps_of_normal(mean: Floats, sd: Floats, truths: Floats) -> Floats:
-    """sd (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt pi), Gneiting et al. (2005)."""
-    safe = np.maximum(sd, 1e-300)
+    """sd (z (2 Phi(z) - 1) + 2 phi(z) - 1 / sqrt pi), Gneiting et al. (2005).
+
+    The first term is computed as (y - mean) (2 Phi(z) - 1), which an sd of 0 leaves finite.
+    """
+    away = truths - mean
     with np.errstate(over="ignore"):  # of a forecast without a doubt
-        z = (truths - mean) / safe
+        z = away / np.maximum(sd, 1e-300)
         phi = np.exp(-z * z / 2) / math.sqrt(2 * math.pi)
     erf = np.vectorize(math.erf, otypes=[float])
-    found: Floats = safe * (z * erf(z / math.sqrt(2)) + 2 * phi - 1 / math.sqrt(math.pi))
+    found: Floats = away * erf(z / math.sqrt(2)) + sd * (2 * phi - 1 / math.sqrt(math.pi))
     return found

@@ -3,6 +3,7 @@
 import copy
 import io
 import logging
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from importlib.util import find_spec
@@ -11,6 +12,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.rnn import PackedSequence
 
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.functional import copy_with
@@ -37,7 +39,7 @@ def export(
     net: a `Bayesian`, what `fit` returns, or any module.
     example_inputs: what the network is called with, a tensor or a tuple. The model takes inputs of
         these shapes, and recurrent layers are unrolled over as many steps.
-    draw: the seed of the draw; None for the mean weights.
+    draw: the seed of the draw; None for the mean weights, which an ensemble does not have.
     dynamic_shapes: which axes may differ from the example's, as `torch.export` takes it, such as
         ({0: torch.export.Dim("batch")},).
     """
@@ -46,14 +48,17 @@ def export(
         raise ConfigError(f"the path is {path}; its ending has to be .onnx or .pt2")
     inputs = (example_inputs,) if isinstance(example_inputs, Tensor) else tuple(example_inputs)
     module = ordinary(net, draw).eval().requires_grad_(False)
-    if path.suffix == ".onnx":
-        write_durably(path, _onnx(module, inputs, dynamic_shapes))
-        return
-    with _quiet("torch.export"):
-        program = torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
-    file = io.BytesIO()
-    torch.export.save(program, file)
-    write_durably(path, file.getvalue())
+    write = _onnx if path.suffix == ".onnx" else _pt2
+    try:
+        written = write(module, inputs, dynamic_shapes)
+    except (TypeError, RuntimeError) as error:
+        if not _reads_packed(module, inputs):
+            raise
+        raise ConfigError(
+            f"this {type(module).__name__} packs sequences, which torch cannot export; export one "
+            "that has the same weights and reads texts of one length as they are"
+        ) from error
+    write_durably(path, written)
 
 
 @torch.no_grad()
@@ -61,6 +66,7 @@ def ordinary(net: nn.Module | Trained, draw: int | None = None) -> nn.Module:
     """A module of its own with the mean weights, or those of the draw of a seed."""
     if isinstance(net, Trained):
         if draw is None:
+            _require_one(net)
             return copy.deepcopy(net.method.mean_module(net.net))
         return net.method.drawn_module(net.net, draw)
     if isinstance(net, Bayesian):
@@ -73,6 +79,34 @@ def ordinary(net: nn.Module | Trained, draw: int | None = None) -> nn.Module:
             "draw; leave draw out, or wrap it in Bayesian"
         )
     return copy.deepcopy(net)
+
+
+def _require_one(net: Trained) -> None:
+    """Refuse networks of which none is the mean of all."""
+    members = net.method.members(net.net)
+    if members > 1 and not net.method.has_mean:
+        raise ConfigError(
+            f"the method {net.method.name} has {members} networks and no mean of their weights; "
+            f"export each of them: draw=0 to draw={members - 1}"
+        )
+
+
+@torch.no_grad()
+def _reads_packed(module: nn.Module, inputs: tuple[Any, ...]) -> bool:
+    found = []
+    for layer in module.modules():
+        if isinstance(layer, nn.RNNBase):
+            layer.register_forward_pre_hook(lambda layer, given: found.append(given[0]))
+    module(*inputs)
+    return any(isinstance(given, PackedSequence) for given in found)
+
+
+def _pt2(module: nn.Module, inputs: tuple[Any, ...], dynamic_shapes: Any) -> bytes:
+    with _quiet("torch.export"):
+        program = torch.export.export(module, inputs, dynamic_shapes=dynamic_shapes)
+    file = io.BytesIO()
+    torch.export.save(program, file)
+    return file.getvalue()
 
 
 def _onnx(module: nn.Module, inputs: tuple[Any, ...], dynamic_shapes: Any) -> bytes:
@@ -93,13 +127,18 @@ def _onnx(module: nn.Module, inputs: tuple[Any, ...], dynamic_shapes: Any) -> by
 
 @contextmanager
 def _quiet(*names: str) -> Iterator[None]:
-    """Inside the block torch's exporters say nothing of packages that are not there."""
+    """Inside the block torch's exporters keep to themselves what their caller cannot mend.
+
+    That is which packages are not there, and that recurrent layers keep a list of their weights.
+    """
     loggers = [logging.getLogger(name) for name in names]
     levels = [logger.level for logger in loggers]
     for logger in loggers:
         logger.setLevel(logging.ERROR)
     try:
-        yield
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "The tensor attribute", UserWarning)
+            yield
     finally:
         for logger, level in zip(loggers, levels, strict=True):
             logger.setLevel(level)

@@ -8,11 +8,13 @@ import pytest
 
 from bayesrnn import Forecaster
 from bayesrnn.errors import ConfigError, CorpusError, MissingExtraError
+from bayesrnn.tasks.forecast.panel import Panel
 from bayesrnn.tasks.forecast.report import shown_history
 
 from .made_up import MONDAY, daily, noisy_week
 
 SMALL = {"hidden": 8, "batch_size": 8, "windows": 32, "epochs": 1, "device": "cpu", "threads": 1}
+DAY = np.timedelta64(1, "D")
 
 
 def test_a_forecaster_is_fitted_forecasts_and_is_tested(tmp_path):
@@ -72,6 +74,44 @@ def test_new_values_are_judged(fitted, tmp_path):
     early = replace(later, series=(replace(one, start=MONDAY - np.timedelta64(3, "D")),))
     with pytest.raises(CorpusError, match="before the run's"):
         fitted.anomalies(early)
+    with pytest.raises(ConfigError, match="p is 5; it has to be a probability"):
+        fitted.anomalies(later, p=5.0)
+
+
+def test_weeks_of_the_past_are_those_of_the_series_itself():
+    """Of two series with the same values, which begin on a Monday and on a Tuesday."""
+    values, tuesday = noisy_week(174), MONDAY + np.timedelta64(1, "D")
+    both = daily(values[:160], values[:160])
+    first, second = both.series
+    both = replace(both, series=(first, replace(second, start=tuesday)))
+    model = Forecaster(horizon=7, method="plain", test_windows=3, **SMALL).fit(both)
+    later = replace(second, start=tuesday + np.timedelta64(160, "D"), target=values[160:])
+    (found,) = model.anomalies(replace(both, series=(later,)), window="week", samples=0).found
+    begin = int(model.data.slices.train_stops[1])
+    days = tuesday.astype("datetime64[D]") + np.arange(begin, 160)
+    mondays = days - (days.astype(int) + 3) % 7
+    # Whole weeks from Monday on; by the days of the first series there would be one more.
+    assert len(found.past_scores) == len(np.unique(mondays)) == len(days) // 7
+    assert {name for name, _ in found.windows} <= set(map(str, mondays[-1] + 7 * np.arange(4)))
+
+
+def test_new_values_without_the_covariates_are_refused():
+    promotion = (np.arange(174) % 5 == 0).astype(float)
+    known = daily(noisy_week(160), known={"promotion": promotion[:160]})
+    model = Forecaster(horizon=7, method="plain", test_windows=3, **SMALL).fit(known)
+    (one,) = daily(noisy_week(174)[160:]).series
+    bare = replace(known, series=(replace(one, start=MONDAY + np.timedelta64(160, "D")),))
+    with pytest.raises(CorpusError, match="s0 has no known covariate promotion"):
+        model.anomalies(bare)
+
+
+def test_new_values_are_read_on_the_device_of_the_run(fitted, monkeypatch):
+    moved = []
+    monkeypatch.setattr(Panel, "to", lambda self, device: moved.append(device) or self)
+    (one,) = daily(noisy_week(167)[160:]).series
+    later = replace(fitted.data.series, series=(replace(one, start=MONDAY + 160 * DAY),))
+    fitted.anomalies(later, samples=0)
+    assert moved == [fitted.run.device] * 2  # the past, and the new values
 
 
 def test_a_plot_has_past_median_and_bands(fitted):

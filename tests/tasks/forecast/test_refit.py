@@ -8,6 +8,7 @@ import pytest
 
 from bayesrnn.errors import ConfigError
 from bayesrnn.runs.evaluation import EvaluationSettings
+from bayesrnn.tasks.forecast.data import ForecastData
 from bayesrnn.tasks.forecast.evaluate import BacktestOptions
 from bayesrnn.tasks.forecast.refit import refitted
 from bayesrnn.tasks.forecast.task import TASK, ForecastTask
@@ -63,6 +64,15 @@ def test_each_part_is_forecast_by_a_network_of_what_lies_before_it(train, progra
     assert code == 0, errors
     assert "refitted" in text
     assert "anew 1 time" in text
+
+
+def test_every_part_is_on_the_device_of_its_run(train, monkeypatch):
+    folder = train(noisy_week(120), windows="2")
+    run = TASK.open_run(folder)
+    data, moved = TASK.load(run.config), []
+    monkeypatch.setattr(ForecastData, "to", lambda self, device: moved.append(self) or self)
+    folds = refitted(ForecastTask, run, data, data.places("test"), 1)
+    assert [any(fold.data is one for one in moved) for fold in folds] == [True, True]
 
 
 def test_what_cannot_be_trained_anew_is_refused(train, program):

@@ -7,9 +7,10 @@ import pytest
 import torch
 
 from bayesrnn.random import seeded
+from bayesrnn.tasks.forecast import resampling
 from bayesrnn.tasks.forecast.data import Wishes, prepare
 from bayesrnn.tasks.forecast.measured_windows import WHOLE, measured_windows
-from bayesrnn.tasks.forecast.resampling import interval, ratios, times_drawn
+from bayesrnn.tasks.forecast.resampling import drawn_ratios, interval, ratios, times_drawn
 from bayesrnn.tasks.forecast.uncertainty_results import BY_HISTORY, BY_NOVELTY, BY_SERIES, BY_STEP
 
 from .made_up import daily, noisy_week
@@ -117,20 +118,36 @@ def test_a_shortened_history_is_the_end_of_the_whole_one():
 
 def test_windows_are_drawn_with_their_series():
     series = torch.tensor([0, 0, 0, 5, 5, 2])
-    times = times_drawn(series, 4000, seeded(1))
+    times = torch.cat(list(times_drawn(series, 4000, seeded(1))))
     sizes = {0: 3, 5: 2, 2: 1}
     # A series drawn k times gives k times as many windows as it has, out of its own.
     for number, size in sizes.items():
         drawn = times[:, series == number].sum(1)
         assert bool((drawn % size == 0).all())
     assert times.mean(0).tolist() == pytest.approx([1.0] * 6, abs=0.06)
-    alone = times_drawn(torch.zeros(5, dtype=torch.long), 100, seeded(1))
+    (alone,) = times_drawn(torch.zeros(5, dtype=torch.long), 100, seeded(1))
     assert bool((alone.sum(1) == 5).all())
     # The variance of a sum of windows that are alike in a series is that of drawing series.
     likes = torch.tensor([1.0, 1, 1, 0, 0, 0], dtype=torch.double)
     ones = torch.ones(6, dtype=torch.double)
-    share = ratios(times_drawn(torch.arange(6), 20_000, seeded(2)), likes, ones)
+    drawn = drawn_ratios(torch.arange(6), {"share": (likes, ones)}, 20_000, seeded(2))
+    share = drawn["share"]
     assert share.var().item() == pytest.approx(0.25 / 6, rel=0.05)
+
+
+def test_resamples_are_handed_out_in_slices_which_bound_the_memory(monkeypatch):
+    series, above = torch.tensor([0, 0, 1, 1, 1]), torch.arange(5, dtype=torch.double)
+    sums = {"mean": (above, torch.ones_like(above)), "all": (above + 1, above + 1)}
+    at_once = drawn_ratios(series, sums, 50, seeded(1))
+    monkeypatch.setattr(resampling, "_SLICE", 2 * 3 * 8)
+    sizes = [len(times) for times in times_drawn(series, 50, seeded(1))]
+    assert sizes == [8] * 6 + [2]
+    found = drawn_ratios(series, sums, 50, seeded(1))
+    assert found["mean"].shape == at_once["mean"].shape == (50,)
+    assert found["all"].tolist() == [1.0] * 50
+    # Each metric is of the same resamples.
+    (times,) = times_drawn(series, 8, seeded(1))
+    torch.testing.assert_close(found["mean"][:8], times @ above / times.sum(1))
 
 
 def test_ratios_leave_out_what_is_not_known():

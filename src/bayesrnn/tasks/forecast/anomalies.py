@@ -25,6 +25,7 @@ from bayesrnn.tasks.forecast.anomalies_report import (
 )
 from bayesrnn.tasks.forecast.data import ForecastData, require_suits
 from bayesrnn.tasks.forecast.layout import Layout
+from bayesrnn.tasks.forecast.panel import covariate
 from bayesrnn.tasks.forecast.scan import Scan, one_series, scan_series
 from bayesrnn.tasks.forecast.source import series_of
 from bayesrnn.tasks.forecast.task import TASK
@@ -104,19 +105,24 @@ def judge(
     p: float,
     seed: int,
 ) -> list[Judged]:
-    """What networks that were trained on `own` say of the new values of its series."""
+    """What networks that were trained on `own` say of the new values of its series.
+
+    The networks are on the device of `own`.
+    """
     require_suits_step(new, own.layout)
     joined = [_joined(own.series, new, one) for one in new.series]
     total = sum(len(one.target) - first for one, first, _ in joined)
     total += sum(_past_values(own, number) for _, _, number in joined)
-    found = []
+    found, device = [], own.panel.values.device
     with progress_bar(total, " values", "reading", delay=1.0) as bar:
         for one, first, number in joined:
             series = replace(own.series, series=(one,))
             require_suits(series, own.layout)
             generator, past = seeded(seed), one_series(own.series, number)
             before, scan = (
-                scan_series(of, own.layout, networks, start, generator, advance=bar.update)
+                scan_series(
+                    of, own.layout, networks, start, generator, advance=bar.update, device=device
+                )
                 for of, start in ((past, _scanned_from(own, number)), (series, first))
             )
             found.append(_judged(series, own, number, before, scan, window, p))
@@ -154,8 +160,14 @@ def _joined(own: SeriesSet, new: SeriesSet, one: Series) -> tuple[Series, int, i
         before,
         name=one.name,
         target=_after(before.target, one.target, first),
-        known={name: _after(of, one.known[name], first) for name, of in before.known.items()},
-        past={name: _after(of, one.past[name], first) for name, of in before.past.items()},
+        known={
+            name: _after(of, covariate(one, name, "known"), first)
+            for name, of in before.known.items()
+        },
+        past={
+            name: _after(of, covariate(one, name, "past"), first)
+            for name, of in before.past.items()
+        },
     )
     # What the run knows already is not new, unless there is nothing else.
     begin = len(before.target) if len(joined.target) > len(before.target) else first
@@ -207,7 +219,8 @@ def _judged(
         _cause(scan, place, bool(broken[place]), float(novelty_there), p)
         for place, novelty_there in enumerate(of_window)
     ]
-    past_windows = _windows(own.series, before.first, len(before.p), window, layout)
+    learnt = one_series(own.series, number)
+    past_windows = _windows(learnt, before.first, len(before.p), window, layout)
     return Judged(
         name=one.name,
         labels=series.labels(one, first, len(values)),

@@ -15,7 +15,7 @@ from bayesrnn.report.table import Table, distinct_names
 from bayesrnn.runs.evaluation import CALIBRATED
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.tasks.forecast.evaluate import REFITTED
-from bayesrnn.tasks.forecast.resampling import interval, ratios, times_drawn
+from bayesrnn.tasks.forecast.resampling import drawn_ratios, interval, ratios
 from bayesrnn.uncertainty.bootstrap import Interval
 
 _SPLIT: Final = "test"
@@ -64,13 +64,16 @@ class ForecastLine:
         by_window = {name: of[kept] for name, of in self.by_window.items()}
         return replace(self, keys=tuple(keys), by_window=by_window)
 
-    def score(self, name: str, times: Tensor | None = None) -> Tensor:
-        """A score of all windows once, or of each row of `times`."""
+    def sums(self, name: str) -> tuple[Tensor, Tensor]:
+        """What a score is the ratio of, by window."""
         wanted = SCORES[name]
         above = self.by_window[wanted.above]
-        every = torch.ones(1, len(above), dtype=torch.double)
-        below = self.by_window[wanted.below] if wanted.below else every[0]
-        return ratios(every if times is None else times, above, below)
+        return above, self.by_window[wanted.below] if wanted.below else torch.ones_like(above)
+
+    def score(self, name: str) -> Tensor:
+        """A score of all windows once."""
+        above, below = self.sums(name)
+        return ratios(torch.ones(1, len(above), dtype=torch.double), above, below)
 
 
 def compare_forecasts(summaries: Sequence[RunSummary]) -> Table | None:
@@ -134,19 +137,22 @@ def compared_lines(lines: Sequence[ForecastLine]) -> list[ForecastLine]:
         if len(common) < _FEWEST:
             made.append(line)
             continue
-        pair = line.part(common), first.part(common)
-        times = times_drawn(torch.tensor([key[0] for key in common]), _RESAMPLES, seeded(1))
+        ours, theirs = line.part(common), first.part(common)
+        drawn = drawn_ratios(
+            torch.tensor([key[0] for key in common]),
+            {(name, of is ours): of.sums(name) for name in SCORES for of in (ours, theirs)},
+            _RESAMPLES,
+            seeded(1),
+        )
         differences = {
-            name: interval(*(_apart(*pair, name, drawn) for drawn in (None, times)))
+            name: interval(
+                (ours.score(name) - theirs.score(name)).item(),
+                drawn[name, True] - drawn[name, False],
+            )
             for name in SCORES
         }
         made.append(replace(line, differences=differences))
     return made
-
-
-def _apart(ours: ForecastLine, theirs: ForecastLine, name: str, times: Tensor | None) -> Any:
-    apart = ours.score(name, times) - theirs.score(name, times)
-    return apart.item() if times is None else apart
 
 
 def kept_lines(summaries: Sequence[RunSummary]) -> list[ForecastLine]:

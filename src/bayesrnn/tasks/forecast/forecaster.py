@@ -254,6 +254,8 @@ class Forecaster:
         """
         if window not in WINDOWS:
             raise ConfigError(f"window is {window}; it has to be one of {', '.join(WINDOWS)}")
+        if not 0 < p < 1:
+            raise ConfigError(f"p is {p:g}; it has to be a probability above 0 and below 1")
         networks = list(self._draws(samples, seed).networks())
         return Anomalies(judge(self.data, as_series(series), networks, window, p, seed))
 

@@ -124,7 +124,7 @@ class StudentT(Head):
     ) -> Tensor:
         """A normal over the root of a chi-square / nu, which is a gamma(nu / 2) / (nu / 2)."""
         mu, sigma, nu = parameters.double().unbind(-1)
-        gamma = torch._standard_gamma(nu / 2, generator).clamp_min(1e-30)
+        gamma = _gamma(nu / 2, generator).clamp_min(1e-30)
         t = _normal(mu, generator) * (nu / 2 / gamma).sqrt()
         return base + unit * (mu + sigma * t).clamp(-_FURTHEST, _FURTHEST)
 
@@ -180,7 +180,7 @@ class NegativeBinomial(Head):
         """A Poisson whose rate is a gamma with mean `mean` and shape r."""
         del base
         mean, r = self._mean_and_r(parameters, unit)
-        return torch.poisson(torch._standard_gamma(r, generator) / r * mean, generator)
+        return _poisson(_gamma(r, generator) / r * mean, generator)
 
     def tails(self, parameters: Tensor, y: Tensor, base: Tensor, unit: Tensor) -> Tensor:
         """Sums of the probabilities of 0, ..., y; y itself is in both tails."""
@@ -215,4 +215,16 @@ def _scaled(y: Tensor, base: Tensor, unit: Tensor) -> Tensor:
 
 
 def _normal(like: Tensor, generator: torch.Generator) -> Tensor:
-    return torch.randn(like.shape, dtype=torch.double, device=like.device, generator=generator)
+    drawn = torch.randn(
+        like.shape, dtype=torch.double, device=generator.device, generator=generator
+    )
+    return drawn.to(like.device)
+
+
+def _gamma(shape: Tensor, generator: torch.Generator) -> Tensor:
+    # A generator draws on its own device alone.
+    return torch._standard_gamma(shape.to(generator.device), generator).to(shape.device)
+
+
+def _poisson(rate: Tensor, generator: torch.Generator) -> Tensor:
+    return torch.poisson(rate.to(generator.device), generator).to(rate.device)

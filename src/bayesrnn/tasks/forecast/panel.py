@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, fields
 from functools import cached_property
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import numpy as np
 import torch
@@ -111,10 +111,7 @@ def _covariates(one: Series, layout: Layout) -> Floats:
     columns: list[Floats] = []
     for name in (*layout.known, *layout.past):
         is_past = name in layout.past
-        given = (one.past if is_past else one.known).get(name)
-        if given is None:
-            kind = "past" if is_past else "known"
-            raise CorpusError(f"the series {one.name} has no {kind} covariate {name}")
+        given = covariate(one, name, "past" if is_past else "known")
         row = np.zeros(count)
         there = np.zeros(count)
         # A past covariate is known one step late.
@@ -133,6 +130,14 @@ def _covariates(one: Series, layout: Layout) -> Floats:
         else:
             columns += [np.full(count, float(value == category)) for category in categories]
     return np.stack(columns, 1).astype(np.float32) if columns else np.zeros((count, 0), np.float32)
+
+
+def covariate(series: Series, name: str, kind: Literal["known", "past"]) -> Floats:
+    """The values of a covariate that a series has to have."""
+    given = (series.known if kind == "known" else series.past).get(name)
+    if given is None:
+        raise CorpusError(f"the series {series.name} has no {kind} covariate {name}")
+    return given
 
 
 def standardised(values: Floats, name: str, layout: Layout) -> Floats:

@@ -48,13 +48,13 @@ def refitted(
             f"--refit is {count}, but there are {len(numbers)} windows one after the other, the "
             f"first of which is for the run as it is; give at most {len(numbers) - 1}"
         )
-    folds = []
+    folds, own = list[Fold](), data.to(run.device)
     for part, of in enumerate(np.array_split(np.array(numbers), count + 1)):
         first, last = int(of[0]), int(of[-1])
         chosen = (back <= first) & (back >= last)
         origins = Places(places.series[chosen], places.starts[chosen])
         if not part:
-            folds.append(Fold(run, data, origins, origins))
+            folds.append(Fold(run, own, origins, origins))
             continue
         say(f"training anew, {part} of {count}, up to {first * horizon:,} values before the end")
         folds.append(_fold(task_of, run, data, origins, first, last))

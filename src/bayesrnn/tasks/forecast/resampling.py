@@ -4,20 +4,25 @@ Windows of one series have much in common, so that windows alone would promise t
 series stays, and its windows are drawn.
 """
 
-from typing import Final
+from collections.abc import Hashable, Iterator, Mapping
+from typing import Final, TypeVar
 
 import torch
 from torch import Tensor
 
 from bayesrnn.uncertainty.bootstrap import Interval
 
-#: Windows that are drawn at once, to limit memory.
+#: Windows that are drawn at once, to limit memory: all resamples of all windows may be gigabytes.
 _SLICE: Final = 2**21
 _LEVEL: Final = 0.95
 
 
-def times_drawn(series: Tensor, resamples: int, generator: torch.Generator) -> Tensor:
-    """How often each window is drawn in each resample, float64 [resamples, windows].
+#: The name of a metric.
+Key = TypeVar("Key", bound=Hashable)
+
+
+def times_drawn(series: Tensor, resamples: int, generator: torch.Generator) -> Iterator[Tensor]:
+    """How often each window is drawn in each resample: float64 [some resamples, windows] each time.
 
     series: int64 [windows], the number of the series that a window is of. Of as many series as
     there are, drawn with replacement, as many windows as each has are drawn with replacement.
@@ -26,7 +31,6 @@ def times_drawn(series: Tensor, resamples: int, generator: torch.Generator) -> T
     sizes = torch.bincount(number)
     order = number.argsort(stable=True)
     firsts, most, count = sizes.cumsum(0) - sizes, int(sizes.max()), len(sizes)
-    parts = []
     at_once = max(1, _SLICE // (count * most))
     for start in range(0, resamples, at_once):
         rows = min(at_once, resamples - start)
@@ -36,8 +40,21 @@ def times_drawn(series: Tensor, resamples: int, generator: torch.Generator) -> T
         window = order[first + (share * size).long()]
         there = torch.arange(most) < size
         found = torch.zeros(rows, len(series), dtype=torch.double)
-        parts.append(found.scatter_add_(1, window.flatten(1), there.double().flatten(1)))
-    return torch.cat(parts) if parts else torch.zeros(0, len(series), dtype=torch.double)
+        yield found.scatter_add_(1, window.flatten(1), there.double().flatten(1))
+
+
+def drawn_ratios(
+    series: Tensor,
+    sums: Mapping[Key, tuple[Tensor, Tensor]],
+    resamples: int,
+    generator: torch.Generator,
+) -> dict[Key, Tensor]:
+    """Of each pair, above and below, the `ratios` of the same resamples, float64 [resamples]."""
+    found: dict[Key, list[Tensor]] = {key: [] for key in sums}
+    for times in times_drawn(series, resamples, generator):
+        for key, (above, below) in sums.items():
+            found[key].append(ratios(times, above, below))
+    return {key: torch.cat(parts) for key, parts in found.items()}
 
 
 def ratios(times: Tensor, above: Tensor, below: Tensor) -> Tensor:

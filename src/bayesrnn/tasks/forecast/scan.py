@@ -54,6 +54,7 @@ def scan_series(
     generator: torch.Generator,
     replaced_below: float = REPLACED_BELOW,
     advance: Callable[[int], object] = lambda number: None,
+    device: torch.device | None = None,
 ) -> Scan:
     """Read the only series of a set from the place `first` on.
 
@@ -61,9 +62,10 @@ def scan_series(
     begins with a context. replaced_below: a value with a smaller p is replaced by the median where
     later inputs and scales would read it, so that it has no echo a season later, and a strange day
     does not get used to itself. Where more than half of a season was like that, it is a change that
-    stays, and values are read as they are.
+    stays, and values are read as they are. device: where the networks are.
     """
     panel = make_panel(series, layout)
+    panel = panel if device is None else panel.to(device)
     length = int(panel.lengths[0])
     rows: list[list[float]] = []
     strange = np.zeros(length, dtype=bool)
@@ -85,7 +87,8 @@ def _block(
     strange: NDArray[np.bool_],
 ) -> list[list[float]]:
     layout = panel.layout
-    windows = cut_windows(panel, torch.tensor([0]), torch.tensor([start]))
+    number, place = torch.tensor([[0], [start]], device=panel.values.device)
+    windows = cut_windows(panel, number, place)
     before = windows.network_inputs(windows.values, windows.steps(-layout.context, layout.context))
     states = [network(before)[1] for network in networks]
     rows = []

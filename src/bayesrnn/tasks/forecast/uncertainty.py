@@ -11,6 +11,7 @@ from typing import Any, Final
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from torch import Tensor
 
 from bayesrnn.data.series import Floats
 from bayesrnn.options import option
@@ -32,7 +33,7 @@ from bayesrnn.tasks.forecast.backtest import (
 from bayesrnn.tasks.forecast.conformal import Widening
 from bayesrnn.tasks.forecast.evaluate import PATHS
 from bayesrnn.tasks.forecast.measured_windows import WHOLE, MeasuredWindows, measured_windows
-from bayesrnn.tasks.forecast.resampling import interval, ratios, times_drawn
+from bayesrnn.tasks.forecast.resampling import drawn_ratios, interval, ratios
 from bayesrnn.tasks.forecast.scores import (
     LEVELS,
     Cells,
@@ -268,33 +269,36 @@ def _group(
     there = ~np.isnan(found.raw.size)
     there = there if chosen is None else there & chosen
     rows = there.any(1)
-    times = None
-    if settings.bootstrap and rows.sum() > 1:
-        series = found.series[torch.from_numpy(rows)]
-        times = times_drawn(series, settings.bootstrap, seeded(settings.seed))
 
-    def mean(values: Floats) -> Any:
-        """Of the chosen values, with the interval of windows drawn anew."""
+    def sums(values: Floats) -> tuple[Tensor, Tensor]:
+        """Of the chosen values and of their number, by window."""
         kept = np.where(there & ~np.isnan(values), values, 0.0).sum(1)[rows]
         counts = (there & ~np.isnan(values)).sum(1)[rows].astype(np.float64)
-        above, below = torch.from_numpy(kept), torch.from_numpy(counts)
-        one = torch.ones(1, len(above), dtype=torch.double)
-        value = ratios(one, above, below).item()
-        return interval(value, one[0, :0] if times is None else ratios(times, above, below))
+        return torch.from_numpy(kept), torch.from_numpy(counts)
 
-    def held(cells: Cells | None) -> dict[str, Any]:
-        return {} if cells is None else {str(n): mean(of) for n, of in cells.held.items()}
-
+    wanted = {("error", 0): sums(found.raw.error), ("width", 80): sums(found.raw.width[80])}
+    if found.share is not None:
+        wanted["share", 0] = sums(found.share)
+    for kind, cells in (("raw", found.raw), ("calibrated", found.calibrated)):
+        if cells is not None:
+            wanted |= {(kind, level): sums(of) for level, of in cells.held.items()}
+    series = found.series[torch.from_numpy(rows)]
+    once = torch.ones(1, len(series), dtype=torch.double)
+    values = {key: ratios(once, *of) for key, of in wanted.items()}
+    drawn = {key: value[:0] for key, value in values.items()}
+    if settings.bootstrap and len(series) > 1:
+        drawn = drawn_ratios(series, wanted, settings.bootstrap, seeded(settings.seed))
+    means = {key: interval(value.item(), drawn[key]) for key, value in values.items()}
     return ForecastGroup(
         table=table,
         name=name,
         windows=int(rows.sum()),
         values=int(there.sum()),
-        mase=mean(found.raw.error),
-        coverage=held(found.raw),
-        calibrated=held(found.calibrated),
-        width=mean(found.raw.width[80]).value,
-        epistemic_share=None if found.share is None else mean(found.share).value,
+        mase=means["error", 0],
+        coverage={str(level): of for (kind, level), of in means.items() if kind == "raw"},
+        calibrated={str(level): of for (kind, level), of in means.items() if kind == "calibrated"},
+        width=means["width", 80].value,
+        epistemic_share=None if found.share is None else means["share", 0].value,
     )
 
 
