@@ -10,6 +10,7 @@ from bayesrnn.data.vocabulary import EOS, UNK
 from bayesrnn.errors import CorpusError
 from bayesrnn.tasks.lm.about_text import bits_per_character, unknown_warning
 from bayesrnn.tasks.lm.data import load_corpus
+from bayesrnn.tasks.lm.scored_text import other_text
 from bayesrnn.tasks.lm.task import TASK
 
 CHINESE = "我们今天去北京看望老朋友和他的家人。明天再回来。\n" * 40
@@ -105,6 +106,15 @@ def test_another_text_is_scored_and_kept_apart(trained, program, tiny_text, tmp_
     code, _, errors = program("evaluate", run, "--corpus", tmp_path / "none.txt")
     assert code == 1
     assert "none.txt" in errors
+
+
+def test_a_text_has_one_number_of_characters(tiny_text, trained, tmp_path):
+    run = TASK.open_run(trained("word"))
+    path = tmp_path / "other.txt"
+    path.write_text("It is (so) a  truth -- universally,\nacknowledged. Is it? \n\n" * 60)
+    own = load_corpus(path, vocabulary=run.vocabulary)
+    scored = other_text(run, [str(path)], "test", None)
+    assert scored.characters == sum(own.characters.values())
 
 
 def test_training_begins_with_what_the_text_is(train_arguments, program, tmp_path, tiny_text):
