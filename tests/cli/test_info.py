@@ -1,12 +1,16 @@
 """`bayesrnn info` and words that are no commands."""
 
+from pathlib import Path
+
 import pytest
 import torch
 
 import bayesrnn
+from bayesrnn.cli.info import _EXTRAS
 from bayesrnn.core.kernel import library
 from bayesrnn.core.kernel.library import Library
 from bayesrnn.data.files import find_published
+from bayesrnn.options import from_toml
 from bayesrnn.tasks import TASKS
 
 
@@ -34,6 +38,14 @@ def test_info_says_why_there_is_no_kernel_and_no_data(program, monkeypatch):
     _, out, _ = program("info")
     assert "neither cc nor gcc" in out
     assert "name its folder by --data-dir or BAYESRNN_DATA" in out
+
+
+def test_info_knows_every_extra():
+    file = Path(__file__).parents[2] / "pyproject.toml"
+    extras = from_toml(file.read_text(), str(file))["project"]["optional-dependencies"]
+    assert _EXTRAS.keys() == extras.keys() - {"dev"}
+    for extra, package in _EXTRAS.items():
+        assert any(line.startswith(package) for line in extras[extra])
 
 
 def test_every_published_data_set_is_found_by_its_file(data_dir):

@@ -9,6 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from bayesrnn.data.files import with_home
 from bayesrnn.data.reading import read_series
 from bayesrnn.errors import BayesRNNError
 
@@ -123,3 +124,18 @@ def test_whatever_is_in_a_file_is_read_or_refused(
         pass
     else:
         assert all(np.isfinite(one.target).any() for one in found.series)
+
+
+def test_a_tilde_is_a_home_folder_only_before_a_slash(monkeypatch, tmp_path):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    assert with_home("~/x") == tmp_path / "x"
+    assert with_home(Path("~/x")) == tmp_path / "x"
+    for name in ("~nosuch/x", "~", "a/~/x", "/x"):
+        assert with_home(name) == Path(name)
+    monkeypatch.delenv("HOME")
+    monkeypatch.setattr(Path, "home", no_home)
+    assert with_home("~/x") == Path("~/x")
+
+
+def no_home():
+    raise RuntimeError("Could not determine home directory.")

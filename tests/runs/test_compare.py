@@ -1,6 +1,7 @@
 import json
 import re
 from collections.abc import Callable, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree as ET
@@ -12,6 +13,7 @@ from bayesrnn.errors import RunError
 from bayesrnn.report.page import Section
 from bayesrnn.report.table import Table
 from bayesrnn.runs.compare import (
+    comparable_groups,
     compare,
     comparison_page,
     comparison_table,
@@ -22,6 +24,7 @@ from bayesrnn.runs.compare import (
 )
 from bayesrnn.runs.evaluation import CALIBRATED
 from bayesrnn.tasks import TASKS
+from bayesrnn.training.checkpoints import CheckpointStore
 
 from ..made_up import summary_of
 
@@ -343,3 +346,35 @@ def test_readers_of_texts_are_compared_by_what_they_predict(
     assert row["segments/s"] == "120"
     assert any(line.startswith(note) and "with the mean" in line for line in table.notes)
     assert not any("different" in line for line in table.notes), "other words, the same problem"
+
+
+def test_data_of_one_name_in_two_places_are_two_problems(make_run: MakeRun) -> None:
+    runs = [make_run(name, corpus=f"/{name}/book.txt") for name in ("one", "two")]
+    first, second = map(summary_of, runs)
+    assert first.data == second.data == "book.txt"
+    assert comparable_groups([first, second]) == [[0], [1]]
+    assert "can be compared only within one" in comparison_table([first, second]).text()
+    moved = [replace(one, fingerprint="the same") for one in (first, second)]
+    assert comparable_groups(moved) == [[0, 1]]
+    third = replace(first, fingerprint="the same")
+    assert comparable_groups([first, second, third, moved[1]]) == [[0, 1, 2, 3]]
+    assert comparable_groups([second, first, third]) == [[0], [1, 2]]
+
+
+def test_a_path_of_an_earlier_version_is_the_whole_one(make_run: MakeRun, tmp_path: Path) -> None:
+    (tmp_path / "book.txt").touch()
+    old, new = make_run("old", corpus="book.txt"), make_run("new", corpus=f"{tmp_path}/book.txt")
+    assert comparable_groups([summary_of(old), summary_of(new)]) == [[0, 1]]
+
+
+def test_a_summary_has_the_fingerprint_of_its_checkpoint(runs: Path) -> None:
+    run = runs / "plain"
+    found = summary_of(run).fingerprint
+    assert found == CheckpointStore(run).load().state["fingerprint"]
+    assert found is not None
+
+
+def test_a_rate_that_was_changed_is_said(make_run: MakeRun, read_page: ReadPage) -> None:
+    said = "The learning rate was changed in epoch 3"
+    assert said in read_page(page_of(make_run("resumed", lr_from=2))).text
+    assert said not in read_page(page_of(make_run("as it is", lr_from=0))).text

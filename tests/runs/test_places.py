@@ -161,3 +161,29 @@ def test_comparisons_call_a_text_by_its_name(run, program, project):
     page = (project / "page.html").read_text()
     assert "book.txt" in page
     assert f">{project}" not in page
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("train", "lm", "--corpus", "~nosuch/x"),
+        ("train", "sentiment", "--data", "~nosuch/x.csv"),
+        ("train", "forecast", "--data", "~nosuch/x.csv"),
+        ("train", "lm", "--corpus", "ptb", "--data-dir", "~nosuch"),
+        ("train", "mnist", "--start-from", "~nosuch/x"),
+    ],
+)
+def test_there_is_no_home_of_nobody(words, program, tmp_path):
+    code, _, errors = program(*words, "--out", tmp_path / "run")
+    assert code == 1
+    assert "~nosuch" in errors
+    assert errors.count("\n") == 1
+
+
+def test_evaluate_refuses_another_home(run, program):
+    for option in ("--corpus", "--data"):
+        code, _, errors = program("evaluate", run, option, "~nosuch/x")
+        assert (code, "~nosuch/x" in errors) == (1, True), errors
+    code, _, errors = program("evaluate", run, "--corpus", "a.txt", "--data", "b.txt")
+    assert code == 1
+    assert "--data is b.txt and --corpus is a.txt" in errors

@@ -1,6 +1,7 @@
 """Resuming says what it does, and trains on for longer or at another rate."""
 
 import json
+import shutil
 
 import pytest
 
@@ -62,6 +63,29 @@ def test_another_rate_holds_from_where_the_run_goes_on(run, program):
     assert program("train", "lm", "--resume", *longer, "--out", run)[0] == 0
     assert rates(run)[8] == 0.2
     assert rates(run)[9] == pytest.approx(0.02)
+
+
+def test_a_command_with_a_file_and_a_rate_can_be_repeated(run, program, tmp_path):
+    file = tmp_path / "first.toml"
+    shutil.copy(run / "config.toml", file)
+    again = ("train", "lm", "--resume", "--config", file, "--lr", "0.3", "--epochs", "4")
+    assert program(*again, "--out", run)[0] == 0
+    first = config(run)
+    code, _, errors = program(*again, "--out", run)
+    assert code == 0, errors
+    assert config(run) == first
+    assert (first["lr_from"], first["hold_epochs"]) == (2, 2)
+
+
+def test_a_new_run_by_the_file_of_a_resumed_one_has_the_course_from_the_start(
+    run, program, tmp_path
+):
+    longer = ("--resume", "--epochs", "+1", "--lr", "0.3")
+    assert program("train", "lm", *longer, "--out", run)[0] == 0
+    new = tmp_path / "new"
+    code, _, errors = program("train", "lm", "--config", run / "config.toml", "--out", new)
+    assert code == 0, errors
+    assert config(new)["lr_from"] == 0
 
 
 def test_the_course_of_a_rate_can_begin_later():

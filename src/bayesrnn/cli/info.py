@@ -18,12 +18,15 @@ from bayesrnn.runs.devices import available_devices
 from bayesrnn.runs.options import command
 from bayesrnn.tasks import TASKS
 
-#: Packages that have to be there, and those of each extra.
+#: Packages that have to be there, and one of each extra.
 _PACKAGES = ("torch", "numpy", "safetensors", "tyro")
 _EXTRAS = {
+    "bpe": "tokenizers",
     "captions": "efficientnet_lite_pytorch",
     "digits": "scikit-learn",
     "ivon": "ivon-opt",
+    "onnx": "onnx",
+    "plot": "matplotlib",
     "tensorboard": "tensorboard",
 }
 

@@ -11,6 +11,24 @@ from typing import Final
 from bayesrnn.errors import CorpusError
 
 
+def with_home(path: str | Path) -> Path:
+    """The path with this user's home folder in place of a leading `~/`.
+
+    Nothing else that begins with `~` is anybody's home: a file may have such a name. Without a home
+    folder the path stays as it is.
+    """
+    given = Path(path)
+    return given.expanduser() if str(path).startswith("~/") and _has_home() else given
+
+
+def _has_home() -> bool:
+    try:
+        Path.home()
+    except RuntimeError:
+        return False
+    return True
+
+
 def read_bytes(path: Path, advice: str = "copy or compress it again") -> bytes:
     """The content of a file, unpacked if it is gzip; `advice` is for one that is damaged."""
     try:
@@ -50,7 +68,7 @@ def find_published(file: str, data_dir: Path | None) -> Path | None:
     base = data_dir or os.environ.get("BAYESRNN_DATA")
     if not base:
         return None
-    plain = Path(base).expanduser() / file
+    plain = with_home(base) / file
     paths = (plain, plain.with_name(plain.name + ".gz"))
     return next((path for path in paths if is_there(path, _ELSEWHERE)), None)
 
@@ -65,7 +83,7 @@ def published_file(name: str, file: str, data_dir: Path | None) -> Path:
         )
     path = find_published(file, data_dir)
     if path is None:
-        plain = Path(base).expanduser() / file
+        plain = with_home(base) / file
         raise CorpusError(
             f"the data set {name!r} was not found: looked for {plain} and {plain}.gz; "
             f"put the file there, or {_ELSEWHERE}"

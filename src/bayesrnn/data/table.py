@@ -13,7 +13,7 @@ from typing import Any, Final, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from bayesrnn.data.files import read_bytes
+from bayesrnn.data.files import read_bytes, with_home
 from bayesrnn.data.series import Floats, Places
 from bayesrnn.errors import CorpusError
 
@@ -106,7 +106,7 @@ class Table:
 def read_table(source: Any) -> Table:
     """A table from a path, a mapping of names to arrays, or a pandas or polars frame."""
     if isinstance(source, str | Path):
-        return _read_file(Path(source).expanduser())
+        return _read_file(with_home(source))
     source = _with_index(source)
     names = source.keys() if isinstance(source, Mapping) else getattr(source, "columns", None)
     if names is None:

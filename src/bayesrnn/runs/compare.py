@@ -3,12 +3,14 @@
 import shlex
 import textwrap
 from collections.abc import Iterable, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from markupsafe import Markup
 
 from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.options import from_toml
 from bayesrnn.report.axes import even_axis
 from bayesrnn.report.chart import Series, line_chart
 from bayesrnn.report.in_short import winner_sentence
@@ -92,10 +94,17 @@ def comparison_table(summaries: Sequence[RunSummary]) -> Table:
 
 def comparable_groups(summaries: Sequence[RunSummary]) -> list[list[int]]:
     """The places of the runs that solve the same problem: same data, same vocabulary."""
-    groups: dict[tuple[str, str], list[int]] = {}
+    groups: list[list[int]] = []
     for place, summary in enumerate(summaries):
-        groups.setdefault((summary.data, summary.vocabulary), []).append(place)
-    return list(groups.values())
+
+        def fits(other: int, one: RunSummary = summary) -> bool:
+            known = summaries[other]
+            return one.vocabulary == known.vocabulary and one.same_data(known)
+
+        fitting = [group for group in groups if any(map(fits, group))]
+        others = [group for group in groups if group not in fitting]
+        groups = [*others, [*chain(*fitting), place]]
+    return sorted(map(sorted, groups))
 
 
 def _best(summaries: Sequence[RunSummary]) -> set[int]:
@@ -272,8 +281,20 @@ def run_settings(summaries: Sequence[RunSummary]) -> Markup:
                 "name": name,
                 "about": f"{summary.data}, {summary.method}, {summary.network}, "
                 f"{summary.settings}; {best}",
+                "changed": _changed_rate(summary),
                 "command": code([shlex.join(["bayesrnn", "train", summary.task.name, *again])]),
                 "config": code(summary.config_text.splitlines()),
             }
         )
     return render("runs/run_settings.html.j2", runs=runs)
+
+
+def _changed_rate(summary: RunSummary) -> str:
+    """What the command to train again cannot repeat: a rate that was changed on the way."""
+    start = from_toml(summary.config_text, f"{summary.path}/config.toml").get("lr_from")
+    if not isinstance(start, int) or start <= 0:
+        return ""
+    return (
+        f"The learning rate was changed in epoch {start + 1}, when the run was resumed; what it "
+        "was before is not in config.toml, so this command does not repeat the run:"
+    )

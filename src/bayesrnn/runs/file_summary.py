@@ -8,7 +8,7 @@ from typing import Any
 from bayesrnn.compression.file import read_compact
 from bayesrnn.errors import RunError
 from bayesrnn.options import from_toml
-from bayesrnn.runs.places import data_name
+from bayesrnn.runs.places import data_name, data_place
 from bayesrnn.runs.summary import RunSummary, read_summary
 from bayesrnn.runs.task import Task, finite_number
 
@@ -20,6 +20,7 @@ def summarise(task: Task[Any, Any], path: Path) -> RunSummary:
 
 def _of_file(task: Task[Any, Any], path: Path) -> RunSummary:
     about = read_compact(path).about
+    fingerprint = about.get("fingerprint")
     config_text = str(about.get("config", ""))
     config = from_toml(config_text, str(path))
     given = about.get("files")
@@ -46,4 +47,6 @@ def _of_file(task: Task[Any, Any], path: Path) -> RunSummary:
         settings=f"trained by {config['method']}, {dropped}, {about.get('values')} values",
         items_per_second=None,
         config_text=config_text,
+        place=data_place(task, path, config[task.data_key]),
+        fingerprint=fingerprint if isinstance(fingerprint, str) else None,
     )

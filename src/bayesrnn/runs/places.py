@@ -6,6 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
+from bayesrnn.data.files import with_home
 from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.options import options_of
 from bayesrnn.progress import say
@@ -28,7 +29,7 @@ def with_whole_paths(task: Task[Any, Any], values: Mapping[str, Any]) -> dict[st
         made[task.data_key] = _each(made[task.data_key], lambda item: _whole(task, item))
     for name in ("data_dir", "start_from"):
         if made.get(name) is not None:
-            made[name] = _absolute(Path(made[name]).expanduser())
+            made[name] = _absolute(with_home(made[name]))
     return made
 
 
@@ -81,13 +82,23 @@ def is_gone(task: Task[Any, Any], config: TrainingConfig) -> str:
     """The first file of the user's own that a configuration names and that is not there."""
     given = _items(getattr(config, task.data_key)) if has_paths(task) else []
     own = (item for item in given if item not in config.data_names)
-    return next((item for item in own if not _is_there(Path(item).expanduser())), "")
+    return next((item for item in own if not _is_there(with_home(item))), "")
 
 
 def data_name(value: Any) -> str:
     """What tables call the data of a run: without the folders of a whole path."""
     names = (Path(item).name if Path(item).is_absolute() else item for item in _items(value))
     return " ".join(names)
+
+
+def data_place(task: Task[Any, Any], run: Path, value: Any) -> str:
+    """What tells the data of a run from others of the same name: whole paths, or names.
+
+    run: its folder or file, above which relative paths of earlier versions are looked for.
+    """
+    if not has_paths(task):
+        return data_name(value)
+    return "\n".join(_place(task, run, item) for item in _items(value))
 
 
 def has_paths(task: Task[Any, Any]) -> bool:
@@ -108,8 +119,7 @@ def _each(value: Any, change: Any) -> Any:
 def _whole(task: Task[Any, Any], item: str) -> str:
     if not item or item in task.config_type.data_names:
         return item
-    path = Path(item).expanduser() if item.startswith("~/") else Path(item)
-    return str(_absolute(path))
+    return str(_absolute(with_home(item)))
 
 
 def _absolute(path: Path) -> Path:
@@ -119,15 +129,27 @@ def _absolute(path: Path) -> Path:
 
 def _from_above(task: Task[Any, Any], run: Path, item: str) -> str:
     path = Path(item)
-    if not item or item in task.config_type.data_names or path.is_absolute() or item[0] == "~":
+    if not item or item in task.config_type.data_names or path.is_absolute() or item[:2] == "~/":
         return item
-    if _is_there(path):
+    folder = _folder_of(run, path)
+    if folder is None or folder == Path():
         return item
-    for folder in run.absolute().parents:
-        if _is_there(folder / path):
-            say(f"note: {printable(item)}, which {run} was trained on, is read from {folder}")
-            return str(folder / path)
-    return item
+    say(f"note: {printable(item)}, which {run} was trained on, is read from {folder}")
+    return str(folder / path)
+
+
+def _place(task: Task[Any, Any], run: Path, item: str) -> str:
+    if not item or item in task.config_type.data_names:
+        return item
+    path = with_home(item)
+    folder = Path() if path.is_absolute() else _folder_of(run, path)
+    return item if folder is None else os.path.realpath(folder / path)
+
+
+def _folder_of(run: Path, path: Path) -> Path | None:
+    """The folder that a relative path of a run is meant from: this one, or one above the run."""
+    folders = (Path(), *run.absolute().parents)
+    return next((folder for folder in folders if _is_there(folder / path)), None)
 
 
 def _is_there(path: Path) -> bool:

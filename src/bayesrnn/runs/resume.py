@@ -34,6 +34,9 @@ def resumed(
     """
     before = with_whole_paths(task, {**saved.options, **vars(saved)})
     values, options = file_entries(type(saved), file)
+    values.pop("lr_from", None)  # no option: it says what became of the run that the file is of
+    if saved.lr_from:  # the course in the file is that of before
+        values = {name: value for name, value in values.items() if name not in _COURSE}
     wanted = with_whole_paths(task, {**values, **options, **given})
     if isinstance(wanted.get("epochs"), Added):
         wanted["epochs"] += saved.epochs

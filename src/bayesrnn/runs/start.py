@@ -55,10 +55,12 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
     """Train a network, or continue to; returns the folder of the run."""
     file = _read_config_file(arguments.config)
     started = given.get("start_from", file.get("start_from"))
-    if started is not None and not arguments.resume:
-        file = {**inherited(task, Path(started), given, file), **file}
+    whole = file
+    # Of a run that is there, the one that it started from may be gone.
+    if started is not None and not (arguments.resume and _is_run(arguments.out)):
+        whole = {**inherited(task, Path(started), given, file), **file}
     # With "+3" epochs the name of a run is that of one with as many epochs as its recipe has.
-    path = arguments.out or Path("runs") / task.run_name(task.resolve(without_added(given), file))
+    path = arguments.out or Path("runs") / task.run_name(task.resolve(without_added(given), whole))
     if path.is_file():
         raise RunError(
             f"--out is {path}, which is a file; give the folder of a run (the file of a pruned "
@@ -80,7 +82,7 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         config = resumed(task, saved, given, file)
     else:
         refuse_added(given)
-        config = task.resolve(given, file)
+        config = task.resolve(given, {**whole, "lr_from": 0})
         config = replace(config, **with_whole_paths(task, vars(config)))
     device = choose_device(config.device)
     if config.threads is not None:
@@ -187,6 +189,10 @@ def _read_config_file(path: Path | None) -> dict[str, Any]:
         return from_toml(path.read_text(encoding="utf-8"), str(path))
     except (OSError, UnicodeDecodeError) as error:
         raise ConfigError(f"--config {path} cannot be read: {error}") from None
+
+
+def _is_run(path: Path | None) -> bool:
+    return path is not None and RunDirectory(path).has_config()
 
 
 def _tensorboard(path: Path) -> Callable[[dict[str, Any]], None]:

@@ -1,5 +1,6 @@
 """What a run directory says about its run, in a form that tables, charts and pages show."""
 
+import contextlib
 import hashlib
 import json
 import statistics
@@ -8,13 +9,14 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from bayesrnn.errors import ConfigError, RunError
+from bayesrnn.errors import CheckpointError, ConfigError, RunError
 from bayesrnn.methods import METHODS
 from bayesrnn.report.text import counted
 from bayesrnn.runs.evaluation import CALIBRATED
 from bayesrnn.runs.load import read_config
-from bayesrnn.runs.places import data_name
+from bayesrnn.runs.places import data_name, data_place
 from bayesrnn.runs.task import Measure, Task, finite_number
+from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.run_directory import RunDirectory
 
 
@@ -56,6 +58,19 @@ class RunSummary:
     #: Of what the task counts; the median over the training records.
     items_per_second: float | None
     config_text: str
+    #: What tells the data from others of the same name (`places.data_place`).
+    place: str = ""
+    #: A hash of the training data (`Task.fingerprint`), where that was saved.
+    fingerprint: str | None = None
+
+    def same_data(self, other: "RunSummary") -> bool:
+        """Whether both learnt from the same data, in one place or moved.
+
+        Different fingerprints mean nothing: those of texts with ratings depend on the vocabulary
+        and on how the texts are cut, which do not change the problem.
+        """
+        known = self.fingerprint is not None and self.fingerprint == other.fingerprint
+        return known or self.place == other.place
 
     @property
     def unit(self) -> str:
@@ -138,7 +153,18 @@ def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
             if record.get("kind") == "train"
         ),
         config_text=run.read_config(),
+        place=data_place(task, path, config[task.data_key]),
+        fingerprint=_fingerprint(path),
     )
+
+
+def _fingerprint(path: Path) -> str | None:
+    """That of the training data; none where no checkpoint, or none that is whole, says it."""
+    with contextlib.suppress(CheckpointError):
+        state = CheckpointStore(path).plain_state()
+        if isinstance(state, dict) and isinstance(found := state.get("fingerprint"), str):
+            return found
+    return None
 
 
 #: The types of entries of a configuration that a summary shows, where the task has them.

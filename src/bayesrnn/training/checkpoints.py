@@ -107,6 +107,15 @@ class CheckpointStore:
         """Like `load`, without state.safetensors: each tensor of the state is `None`."""
         return self._load(which, with_state=False)
 
+    def plain_state(self, which: str = "last") -> Any:
+        """The state of `last`, `best` or a step without its tensors, and no tensor is read."""
+        try:
+            step = self.step(which)
+            content = _read_manifest(self._where(step) / _MANIFEST)
+        except OSError as error:
+            raise CheckpointError(f"cannot read {self.folder}: {reason(error)}") from error
+        return unpack(None, content.get("state"))
+
     def clean(self) -> None:
         """Tidy up after a killed process. For the process that holds the run's lock only."""
         with explained(f"tidy up {self.folder}", "the checkpoints saved before are whole"):

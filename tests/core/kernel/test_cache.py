@@ -1,5 +1,6 @@
 """The cache of compiled kernels: no one else's library, no damaged one, and none is no error."""
 
+import ctypes
 import os
 import pwd
 import shutil
@@ -139,6 +140,46 @@ def test_a_relative_cache_is_none(monkeypatch, tmp_path):
 def test_where_nothing_can_be_written(folder):
     folder.write_text("a file in the way")
     load_unkept("bayesrnn: ")
+
+
+@pytest.mark.parametrize("mount", ["cache", "temporary"])
+def test_a_mount_that_nothing_may_be_run_from(mount, folder, monkeypatch):
+    load_file = ctypes.CDLL
+
+    def loader(path):
+        if (folder in Path(path).parents) == (mount == "cache"):
+            raise OSError(f"{path}: failed to map segment from shared object")
+        return load_file(path)
+
+    monkeypatch.setattr(ctypes, "CDLL", loader)
+    if mount == "cache":
+        load_unkept("failed to map segment")
+    else:
+        assert str(folder) in load().origin
+
+
+def test_what_another_process_removes_or_makes_anew_is_its_own(planted, monkeypatch):
+    read = cache._read
+
+    def gone(path):
+        path.unlink()
+        return read(path)
+
+    monkeypatch.setattr(cache, "_read", gone)
+    load()
+    (path,) = planted.parent.iterdir()
+
+    def mended_meanwhile(path):
+        whole = read(path)
+        return whole[1:]
+
+    monkeypatch.setattr(cache, "_read", mended_meanwhile)
+    monkeypatch.setattr(cache, "fsync_directory", lambda folder: None)
+    removed = []
+    monkeypatch.setattr(Path, "unlink", lambda path, **_: removed.append(path))
+    load()
+    assert path not in removed
+    assert path.exists()
 
 
 def test_with_no_folder_at_all_torch_does_the_work(folder, monkeypatch):

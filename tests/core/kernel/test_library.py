@@ -53,6 +53,11 @@ def test_it_can_be_turned_off_without_a_word(word, monkeypatch):
     assert "turned off" in found.origin
 
 
+def test_an_empty_setting_is_none(monkeypatch):
+    monkeypatch.setenv("BAYESRNN_KERNEL", "")
+    assert works(load())
+
+
 def test_an_unknown_setting_is_refused(monkeypatch):
     monkeypatch.setenv("BAYESRNN_KERNEL", "nativ")
     with pytest.raises(ConfigError, match="BAYESRNN_KERNEL is 'nativ'; there are: on, native, off"):

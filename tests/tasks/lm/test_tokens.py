@@ -10,6 +10,7 @@ from bayesrnn.data.vocabulary import EOS, UNK
 from bayesrnn.errors import CorpusError
 from bayesrnn.tasks.lm.about_text import bits_per_character, unknown_warning
 from bayesrnn.tasks.lm.data import load_corpus
+from bayesrnn.tasks.lm.scored_text import other_text
 from bayesrnn.tasks.lm.task import TASK
 
 CHINESE = "我们今天去北京看望老朋友和他的家人。明天再回来。\n" * 40
@@ -105,6 +106,15 @@ def test_another_text_is_scored_and_kept_apart(trained, program, tiny_text, tmp_
     code, _, errors = program("evaluate", run, "--corpus", tmp_path / "none.txt")
     assert code == 1
     assert "none.txt" in errors
+
+
+def test_a_text_has_one_number_of_characters(tiny_text, trained, tmp_path):
+    run = TASK.open_run(trained("word"))
+    path = tmp_path / "other.txt"
+    path.write_text("It is (so) a  truth -- universally,\nacknowledged. Is it? \n\n" * 60)
+    own = load_corpus(path, vocabulary=run.vocabulary)
+    scored = other_text(run, [str(path)], "test", None)
+    assert scored.characters == sum(own.characters.values())
 
 
 def test_training_begins_with_what_the_text_is(train_arguments, program, tmp_path, tiny_text):
@@ -205,6 +215,35 @@ def test_a_run_is_fine_tuned_on_another_text(trained, program, tmp_path):
             assert code == 0, (command, errors)
     finally:
         (tmp_path / "gone").rename(run)
+
+
+def test_a_start_from_another_run_can_be_repeated(trained, program, tmp_path, monkeypatch):
+    """As a job that is restarted says it: with --resume from the first call on."""
+    monkeypatch.chdir(tmp_path)
+    run = trained("word")
+    other = tmp_path / "other.txt"
+    other.write_text("It is a truth that the truth is universally acknowledged. " * 60)
+    given = ("--threads", "1", "--epochs", "1", "--no-calibrate", "--resume", "--out", "new")
+    start = ("train", "lm", "--start-from", run, "--corpus", other, *given)
+    assert program(*start)[0] == 0
+    new, before = TASK.open_run(tmp_path / "new").config, TASK.open_run(run).config
+    assert new.lr == pytest.approx(before.lr / 10)
+    assert (new.method, new.hidden, new.options) == (before.method, 12, before.options)
+    code, _, errors = program(*start)
+    assert (code, "is finished" in errors) == (0, True), errors
+
+
+def test_another_text_in_the_same_words_is_not_the_runs_own(trained, program, tmp_path):
+    run, text, new = trained("word"), tmp_path / "other.txt", tmp_path / "new"
+    text.write_text("It is a truth that the truth is universally acknowledged. " * 60)
+    given = ("--threads", "1", "--epochs", "1", "--no-calibrate", "--out", new)
+    assert program("train", "lm", "--start-from", run, "--corpus", text, *given)[0] == 0
+    assert program("evaluate", new)[0] == 0
+    text.write_text("It is no truth, the truth is not universally acknowledged. " * 60)
+    for command in ("evaluate", "doctor", "calibrate"):
+        code, _, errors = program(command, new)
+        assert code == 1, command
+        assert f"the text of {text} is not the one that {new} was trained on" in errors
 
 
 def test_the_network_begins_as_the_other_ended(trained, program, tmp_path, tiny_text):

@@ -1,10 +1,11 @@
 import csv
 import io
+from pathlib import Path
 
 import pytest
 
 from bayesrnn.errors import ConfigError, CorpusError
-from bayesrnn.tasks.sentiment.tables import read_table
+from bayesrnn.tasks.sentiment.tables import is_table, read_table
 
 
 @pytest.fixture
@@ -131,6 +132,23 @@ def test_texts_longer_than_the_limit_of_the_csv_module(table):
     with pytest.raises(CorpusError, match="row 2"):
         read_table(table(f'text,rating\n"{long}"y,1\n'))
     assert csv.field_size_limit() == limit
+
+
+def test_a_first_line_longer_than_the_limit_of_the_csv_module(table):
+    long = "word " * csv.field_size_limit()
+    with pytest.raises(ConfigError, match="has no column"):
+        read_table(table(f"{long}\nshort\n"))
+    assert read_table(table(f"text;{long}\na;1\n")).texts == ["a"]
+    with pytest.raises(CorpusError, match=r"row 1 .*it has to be a CSV file"):
+        read_table(table(f'"{long}"y,text\n'))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("a.csv", True), ("a.TSV", True), ("a.csv.gz", True), ("a.txt", False), ("a.gz", False)],
+)
+def test_tables_are_known_by_their_names(name, expected):
+    assert is_table(Path(name)) == expected
 
 
 def test_text_that_is_not_utf8(table):

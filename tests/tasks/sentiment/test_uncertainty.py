@@ -63,9 +63,9 @@ def test_what_the_program_finds(kind, request, program, tmp_path):
     given = (*arguments(request), "--target", kind, "--epochs", "2", "--device", "cpu")
     code, _, errors = program("train", "sentiment", *given, "--threads", "1", "--out", run)
     assert code == 0, errors
-    other, table = tmp_path / "other.txt", tmp_path / "other.csv"
+    other, table = tmp_path / "other.txt", tmp_path / "other.tsv"
     other.write_text("wholly strange utterances\n\nthe film was odd beyond measure\n")
-    table.write_text("number,Text\n1,the film number one\n2,lorem ipsum\n")
+    table.write_text("number\tText\n1\tthe film number one\n2\tlorem ipsum\n")
     shifts = ("--shift", other, "--shift", table, "--samples", "0,3", "--bootstrap", "10")
     page = tmp_path / "page.html"
     code, out, errors = program("uncertainty", run, *shifts, "--json", result, "--html", page)
@@ -74,8 +74,8 @@ def test_what_the_program_finds(kind, request, program, tmp_path):
     assert "Risk and coverage" in page.read_text()
     (found,) = json.loads(result.read_text())
     mean, drawn = found["levels"]
-    assert list(mean["shifts"]) == [*MADE, "other.txt", "other.csv"]
-    assert mean["sizes"] == {"": 12, **dict.fromkeys(MADE, 12), "other.txt": 2, "other.csv": 2}
+    assert list(mean["shifts"]) == [*MADE, "other.txt", "other.tsv"]
+    assert mean["sizes"] == {"": 12, **dict.fromkeys(MADE, 12), "other.txt": 2, "other.tsv": 2}
     scores = {"number": {"deviation", "epistemic"}, "label": {"H", "1-p", "MI"}}[kind]
     assert set(drawn["withholding"]) == scores | {"unknown"}
     assert drawn["shifts"]["other.txt"]["unknown"]["shifted"] == pytest.approx(

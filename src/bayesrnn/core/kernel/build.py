@@ -39,6 +39,10 @@ class CompilerError(Exception):
     """There is no compiler, or it made nothing; says why in a part of a line."""
 
 
+class UnloadableError(CompilerError):
+    """The compiler made something, but it cannot be loaded where it lies."""
+
+
 def find_compiler() -> list[str]:
     """The C compiler: what CC says, or cc, or gcc."""
     given = os.environ.get("CC", "")
@@ -72,7 +76,7 @@ def compile_portable(compiler: list[str], folder: Path) -> dict[str, bytes]:
 def _compile(
     compiler: list[str], flags: tuple[str, ...], folder: Path, check: Callable[[str], object]
 ) -> bytes:
-    """Compile with OpenMP for threads, else without.
+    """Compile with OpenMP for threads, else without; an `UnloadableError` if `check` fails.
 
     The OpenMP library is not linked: its functions are found in the one that torch has loaded, so
     that both share their threads.
@@ -84,14 +88,21 @@ def _compile(
         subprocess.run(command, check=True, capture_output=True, timeout=_SECONDS, cwd=folder)
 
     made = folder / "kernel.so"
+
+    def load() -> None:
+        try:
+            check(str(made))
+        except OSError as error:
+            raise UnloadableError(f"{_shown(compiler)} gave no library: {error}") from None
+
     try:
         try:
             run("-fopenmp", "-c", "kernel.c", "-o", "kernel.o")
             run("-shared", "kernel.o", "-o", "kernel.so", "-lm")
-            check(str(made))
-        except (OSError, subprocess.CalledProcessError):
+            load()
+        except (OSError, UnloadableError, subprocess.CalledProcessError):
             run("-fopenmp-simd", "-shared", "kernel.c", "-o", "kernel.so", "-lm")
-            check(str(made))
+            load()
         return made.read_bytes()
     except subprocess.CalledProcessError as error:
         raise CompilerError(f"{_shown(compiler)} failed{_first_words(error.stderr)}") from None

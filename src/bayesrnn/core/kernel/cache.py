@@ -5,6 +5,7 @@ folder, and its bytes have to give the hash in its name: what a full disk or a p
 made anew, and does not end the process.
 """
 
+import contextlib
 import hashlib
 import os
 import stat
@@ -28,9 +29,11 @@ def kept_library(key: str, make: Callable[[Path], bytes]) -> Path:
         folder = _cache_folder()
         _require_only_ours(folder)
         for path in sorted(folder.glob(f"kernel-{key}-*.so")):
-            if _hash(_read(path)) == path.stem.rpartition("-")[2]:
-                return path
-            path.unlink()
+            # Of two processes that find a damaged one, neither takes from the other what that made:
+            # the new one gets the name by a rename.
+            with contextlib.suppress(FileNotFoundError):
+                if _hash(_read(path)) == path.stem.rpartition("-")[2]:
+                    return path
         with tempfile.TemporaryDirectory(dir=folder) as empty:
             data = make(Path(empty))
             made = Path(empty) / "whole.so"
@@ -66,7 +69,11 @@ def _read(path: Path) -> bytes:
 
 
 def _require_only_ours(folder: Path) -> None:
-    """Refuse a folder that others can write to, or could put another one in the place of."""
+    """Refuse a folder that others can write to, or one below a folder that everybody can write to.
+
+    A parent with the sticky bit, as /tmp has it, will do. Who owns a parent, and whether its group
+    can write to it, is not looked at.
+    """
     _require_ours(folder, folder.stat())
     for parent in folder.parents:
         mode = parent.stat().st_mode

@@ -29,8 +29,10 @@ static inline float floor_(float x) {
 #endif
 }
 
-/* a * b + c, rounded once, on every processor: of this the noise is made, whose bits are to be those
- * of any other build, and of core/kernel/philox.py. In double precision the product is exact. */
+/* a * b + c. With FMA rounded once; without, the product is exact in double and the sum is rounded to
+ * double and then to float. For every input of box_muller both give the same float (checked
+ * exhaustively), so that the noise has the bits of any other build, and of core/kernel/philox.py;
+ * not so for any a, b, c. */
 static inline float fused(float a, float b, float c) {
 #if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
     return __builtin_fmaf(a, b, c);

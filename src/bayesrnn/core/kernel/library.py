@@ -18,6 +18,7 @@ from bayesrnn.core.kernel.build import (
     NATIVE,
     PORTABLE,
     CompilerError,
+    UnloadableError,
     compile_native,
     find_compiler,
 )
@@ -62,7 +63,7 @@ def load_library() -> Library:
 
 
 def _setting() -> str:
-    given = os.environ.get("BAYESRNN_KERNEL", "on")
+    given = os.environ.get("BAYESRNN_KERNEL") or "on"  # empty is as good as unset
     if given.lower() not in _SETTINGS:
         raise ConfigError(f"BAYESRNN_KERNEL is {given!a}; there are: on, native, off")
     return _SETTINGS[given.lower()]
@@ -100,7 +101,8 @@ def _compiled() -> Library:
     try:
         path = kept_library(key, make)
         return Library(ctypes.CDLL(str(path)), f"{path}, compiled for this machine")
-    except (CacheError, OSError) as error:
+    except (CacheError, UnloadableError, OSError) as error:
+        # From a folder that nothing may be run from (noexec), nothing can be loaded either.
         loops = _compiled_for_now(make)
         warnings.warn(
             f"the compiled kernel cannot be kept, so it is compiled at each start: {error}",

@@ -1,10 +1,9 @@
 """Standard normal numbers from a seed, as kernel.c makes them, with torch operations.
 
 The random words are those of Philox4x32-10 (Salmon et al. 2011), the same everywhere. The transform
-to normal numbers (Box and Muller) follows the compiled code step by step, with multiplications and
-additions fused as gcc fuses them for x86-64 with FMA: there the numbers are equal to the last bit.
-Another compiler or processor may round a step of its own loops differently, by a few units in the
-last place.
+to normal numbers (Box and Muller) follows the compiled code step by step. Where that multiplies and
+adds in one step (`fused` in kernel.c), so does `_fused`: the numbers are the same to the last bit,
+whether the processor has FMA or not.
 """
 
 import torch
@@ -87,7 +86,11 @@ def _polynomial(s: Tensor, first: float, *others: float) -> Tensor:
 
 
 def _fused(a: Tensor, b: Tensor | float, c: Tensor | float) -> Tensor:
-    """a * b + c in float32, rounded once: in double precision the product is exact."""
+    """a * b + c in float32, as `fused` in kernel.c has it without FMA.
+
+    The product is exact in double precision; the sum is rounded to double and then to float. For
+    every input of `_box_muller` that is the float that FMA gives, but not for any a, b, c.
+    """
     b, c = (v.double() if isinstance(v, Tensor) else v for v in (b, c))
     return (a.double() * b + c).float()
 

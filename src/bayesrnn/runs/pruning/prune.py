@@ -67,7 +67,7 @@ def prune_report(task: Task[Any, Any], options: PruneOptions, for_task: Any) -> 
     others = [moved(task, task.open_run(p, device=options.device), options) for p in options.beside]
     found, kept = prune_run(task, trained, options, for_task, options.out)
     for name, other in zip(_names(found.name, others), others, strict=True):
-        curve = _curve_beside(task, other, options, for_task, name, found.data)
+        curve = _curve_beside(task, other, options, for_task, name)
         found = replace(found, curves=(*found.curves, curve))
     if options.html is not None:
         write_text(pruning_page(found, matrices(kept)), options.html)
@@ -150,15 +150,14 @@ def _curve_beside(
     settings: PruneOptions,
     for_task: Any,
     name: str,
-    learnt: str,
 ) -> Curve:
-    """The same shares of another run, by its best order; `learnt`: from what the first learnt."""
+    """The same shares of another run, by its best order."""
     trained.note_one_network("prune")
-    summary = read_summary(task, trained.path)
-    if summary.data != learnt:
+    summary, first = (read_summary(task, path) for path in (trained.path, settings.run))
+    if not summary.same_data(first):
         raise ConfigError(
-            f"{trained.path} learnt from {summary.data}, not from {learnt} as {settings.run} did; "
-            "give runs of the same data to --beside"
+            f"{trained.path} learnt from {summary.place}, not from {first.place} as {settings.run} "
+            "did; give runs of the same data to --beside"
         )
     bench = _bench(task, trained, _data(task, trained), for_task, summary)
     best, order = next(iter(_orders(trained, settings).items()))

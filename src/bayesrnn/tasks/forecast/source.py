@@ -2,11 +2,11 @@
 
 import gzip
 from importlib.resources import files
-from pathlib import Path
 from typing import Final
 
 import numpy as np
 
+from bayesrnn.data.files import with_home
 from bayesrnn.data.reading import read_series
 from bayesrnn.data.series import Frequency, Series, SeriesSet
 from bayesrnn.errors import CorpusError
@@ -30,7 +30,7 @@ def series_of(
     if given == BIRTHS:
         return births()
     found = read_series(
-        Path(given).expanduser(),
+        with_home(given),
         time_col=config.time_col,
         target_col=config.target_col,
         id_col=config.id_col,

@@ -12,7 +12,7 @@ from typing import Final, NamedTuple
 
 from torch import Tensor
 
-from bayesrnn.data.files import SPLITS, is_there, published_file
+from bayesrnn.data.files import SPLITS, is_there, published_file, with_home
 from bayesrnn.data.text import (
     decode_text,
     line_tokens,
@@ -168,7 +168,7 @@ def _allowed() -> str:
 
 
 def _existing(item: str | Path) -> Path:
-    path = Path(item).expanduser() if str(item).startswith("~/") else Path(item)
+    path = with_home(item)
     if not str(item) or not is_there(path, _allowed()):
         raise CorpusError(f"{str(item)!r} is neither a known corpus nor a path; {_allowed()}")
     return path
@@ -307,8 +307,10 @@ def _cut(name: str, texts: Sequence[str], how: Cutting) -> Corpus:
             f"{name} is too small: of its parts for training, validation and test one has fewer "
             f"than two {UNITS[how.tokens]}s, or no one occurs twice in training; give more text"
         )
-    lengths = list(map(len, texts))
-    return _encoded(name, vocabulary, streams, characters=lengths, unit=UNITS[how.tokens])
+    lengths = None if how.tokens == WORD else list(map(len, texts))
+    return _encoded(
+        name, vocabulary, streams, spaced=True, characters=lengths, unit=UNITS[how.tokens]
+    )
 
 
 def _encoded(

@@ -7,8 +7,9 @@ from pathlib import Path
 
 from torch import Tensor
 
-from bayesrnn.data.text import read_text
-from bayesrnn.data.tokens import Spelling
+from bayesrnn.data.files import with_home
+from bayesrnn.data.text import read_text, spelt_length
+from bayesrnn.data.tokens import WORD, Spelling
 from bayesrnn.data.vocabulary import EOS
 from bayesrnn.errors import CorpusError
 from bayesrnn.progress import say
@@ -58,7 +59,7 @@ def other_text(
     if own is not None:
         say(f"note: {name} is what {run.path} was trained on; its {split} part is evaluated")
         return replace(own_text(run, own, split), name=name)
-    paths = [Path(item).expanduser() for item in given]
+    paths = [with_home(item) for item in given]
     if given[0] in CORPUS_NAMES or paths[0].is_dir():
         corpus = load_corpus(given, data_dir, tokens=run.config.tokens, vocabulary=run.vocabulary)
         text, characters = getattr(corpus, split), corpus.characters[split]
@@ -71,7 +72,9 @@ def other_text(
                 f"--corpus is {name}, which has fewer than two {run.unit}s; give a text"
             )
         # As in training, the end of a sentence comes before the first word, which has a chance so.
-        text, characters = run.vocabulary.encode([EOS, *tokens]), len(raw)
+        text = run.vocabulary.encode([EOS, *tokens])
+        # Words are counted as those of a corpus are, whose text is not kept.
+        characters = spelt_length(tokens) if run.config.tokens == WORD else len(raw)
         spelling = Spelling(run.vocabulary).nats(tokens)
     whole = given[0] not in CORPUS_NAMES and not paths[0].is_dir()
     said = f"all of its {counted(len(text) - 1, run.unit)} are" if whole else f"its {split} part is"

@@ -11,6 +11,7 @@ from torch.nn import functional as F
 
 from bayesrnn.data.batches import Batch, TrainingBatches
 from bayesrnn.data.vocabulary import VOCABULARY_FILE, read_vocabulary, vocabulary_text
+from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Method, Network, Objective, Outcome, build_word_network
 from bayesrnn.random import RandomStreams
 from bayesrnn.runs.config import Recipes
@@ -151,6 +152,12 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         )
         if not options.corpus or options.dynamic or options.sharpen:
             run = moved(self, run, settings)
+        elif settings.data:
+            raise ConfigError(
+                f"--data is {' '.join(settings.data)} and --corpus is "
+                f"{' '.join(options.corpus)}: --data says where the run's own text is, which is "
+                "not read for another one; leave one of them out"
+            )
         return evaluate_text(run, settings, options)
 
     def held_out(self, run: TrainedLanguageModel, data: Corpus, most: int) -> HeldOut:

@@ -8,7 +8,7 @@ from bayesrnn.data.vocabulary import Vocabulary, read_vocabulary
 from bayesrnn.errors import RunError
 from bayesrnn.runs.task import TrainedRun
 from bayesrnn.tasks.lm.config import LanguageModelConfig
-from bayesrnn.tasks.lm.data import Corpus, load_corpus
+from bayesrnn.tasks.lm.data import Corpus, corpus_fingerprint, load_corpus
 
 
 def corpus_of(config: LanguageModelConfig, vocabulary: Vocabulary | None = None) -> Corpus:
@@ -38,12 +38,18 @@ class TrainedLanguageModel(TrainedRun[LanguageModelConfig]):
         return UNITS[self.config.tokens]
 
     def corpus(self) -> Corpus:
-        """The corpus that the run learnt from, with the same words."""
+        """The corpus that the run learnt from, with the same words and the same training text."""
         own = self.vocabulary if self.config.start_from else None
         corpus = corpus_of(self.config, own)
         if corpus.vocabulary != self.vocabulary:
             raise RunError(
                 f"the words of {' '.join(self.config.corpus)} are not those that {self.path} was "
+                "trained on; give back the same text"
+            )
+        # With words that were given, any text has those of the run.
+        if self.fingerprint not in (None, corpus_fingerprint(corpus)):
+            raise RunError(
+                f"the text of {' '.join(self.config.corpus)} is not the one that {self.path} was "
                 "trained on; give back the same text"
             )
         return corpus

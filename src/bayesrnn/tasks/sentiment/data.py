@@ -13,7 +13,7 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from bayesrnn.data.files import published_file
+from bayesrnn.data.files import published_file, with_home
 from bayesrnn.data.text import read_text, sentence_tokens
 from bayesrnn.data.vocabulary import EOS, Vocabulary
 from bayesrnn.errors import CorpusError
@@ -87,7 +87,7 @@ def load_reviews(
     if data == SCALE_DATA:
         words, targets = _scale(data_dir)
     else:
-        table = read_table(Path(data).expanduser(), text_column, target_column, target, delimiter)
+        table = read_table(with_home(data), text_column, target_column, target, delimiter)
         words, targets = _own_words(data, table), table.targets
     parts = split_by_text(words)
     if parts is None:

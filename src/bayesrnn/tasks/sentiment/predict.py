@@ -33,15 +33,13 @@ from bayesrnn.tasks.sentiment.predictions import (
     predict_numbers,
 )
 from bayesrnn.tasks.sentiment.segments import Segments
-from bayesrnn.tasks.sentiment.tables import DELIMITERS, read_texts
+from bayesrnn.tasks.sentiment.tables import DELIMITERS, TABLES, is_table, read_texts
 from bayesrnn.tasks.sentiment.task import TASK
 from bayesrnn.tasks.sentiment.trained import TrainedTextPredictor
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
 from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 _STANDARD_INPUT = "-"
-#: How the names of tables end.
-_TABLES = (".csv", ".tsv")
 #: The share of unknown words from which on a prediction is not to be trusted.
 _MOSTLY_UNKNOWN = 0.5
 
@@ -83,7 +81,7 @@ def predict_texts(options: PredictOptions) -> str:
     # Before the run is opened, but for a table, whose column may be that of the run.
     given = {1: str(text)} if file is None else _lines(file, options)
     trained = TASK.open_run(options.run, options.checkpoint, options.device)
-    if file is not None and _is_table(file):
+    if file is not None and is_table(file):
         given = _of_table(file, options, trained.config.text_column)
     all_words = {number: review_words(one) for number, one in given.items()}
     numbers = [number for number, found in all_words.items() if found]
@@ -183,11 +181,6 @@ def _labels(labels: PredictedLabels, target: Labels) -> list[dict[str, Any]]:
     ]
 
 
-def _is_table(file: Path) -> bool:
-    plain = file.with_suffix("") if file.suffix == ".gz" else file
-    return plain.suffix.lower() in _TABLES
-
-
 def _of_table(file: Path, options: PredictOptions, trained: str | None) -> dict[int, str]:
     """The texts of the column that is asked for, that the run was trained on, or the usual one.
 
@@ -206,12 +199,12 @@ def _of_table(file: Path, options: PredictOptions, trained: str | None) -> dict[
 
 def _lines(file: Path, options: PredictOptions) -> dict[int, str]:
     """The lines of a file, or of standard input for `-`, by their numbers; none of a table."""
-    if _is_table(file):
+    if is_table(file):
         return {}
     if options.text_column is not None or options.delimiter is not None:
         raise ConfigError(
             f"--text-column and --delimiter are for tables, but {_source(file)} does not end in "
-            f"{' or '.join(_TABLES)}; leave them out"
+            f"{' or '.join(TABLES)}; leave them out"
         )
     if str(file) == _STANDARD_INPUT:
         # Bytes: what the terminal is set to must not change how the same text is read.

@@ -21,8 +21,17 @@ TARGET_KINDS: Final = ("auto", "number", "label")
 #: What stands between columns, by the name of the option that says so.
 DELIMITERS: Final = {"comma": ",", "semicolon": ";", "tab": "\t"}
 
+#: The ends of the names of tables, which may also end in .gz after them.
+TABLES: Final = (".csv", ".tsv")
+
 _TEXT_NAME = "text"
 _DECIMAL_COMMA = re.compile(r"[+-]?[0-9]+,[0-9]+")
+
+
+def is_table(path: Path) -> bool:
+    """Whether a file is read as a table, by the end of its name."""
+    plain = path.with_suffix("") if path.suffix == ".gz" else path
+    return plain.suffix.lower() in TABLES
 
 
 class TextTable(NamedTuple):
@@ -100,8 +109,12 @@ def _delimiter(content: str, given: str | None) -> str:
     if given is not None:
         return DELIMITERS[given]
     header = content.lstrip("\n").split("\n", 1)[0]
-    names = {sign: next(csv.reader([header], delimiter=sign), []) for sign in DELIMITERS.values()}
-    return next((sign for sign, found in names.items() if len(found) > 1), ",")
+    for sign in DELIMITERS.values():
+        # What is no line of a CSV file is for `_rows` to say.
+        with contextlib.suppress(csv.Error), _fields_up_to(len(header)):
+            if len(next(csv.reader([header], delimiter=sign), [])) > 1:
+                return sign
+    return ","
 
 
 def _named(sign: str) -> str:

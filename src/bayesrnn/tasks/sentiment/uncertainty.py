@@ -30,7 +30,7 @@ from bayesrnn.tasks.sentiment.shifts import (
     unknown_share,
     unknown_words,
 )
-from bayesrnn.tasks.sentiment.tables import read_texts
+from bayesrnn.tasks.sentiment.tables import is_table, read_texts
 from bayesrnn.tasks.sentiment.task import TASK
 from bayesrnn.tasks.sentiment.trained import TrainedTextPredictor
 from bayesrnn.uncertainty.draws import Draws
@@ -78,8 +78,7 @@ def _exam(run: TrainedTextPredictor, settings: TextUncertaintyOptions) -> Exam[S
 
 def _other_texts(run: TrainedTextPredictor, path: Path, targets: Tensor) -> Segments:
     """The texts of a file; their targets are made up, since nothing asks for them."""
-    table = path.suffix.lower() == ".csv"
-    if table:
+    if is_table(path):
         lines = [*read_texts(path, run.config.text_column, run.config.delimiter).values()]
     else:
         lines = read_text(path).splitlines()
