@@ -48,8 +48,8 @@ class MaskedRecurrent(MaskedLayer, nn.RNNBase):
         dtype: torch.dtype | None = None,
         **unknown: Any,
     ) -> None:
-        if not isinstance(bias, bool):  # where torch's RNN has the nonlinearity
-            unknown = {"nonlinearity": bias}
+        if isinstance(bias, str):  # where torch's RNN has the nonlinearity
+            unknown = {"nonlinearity": bias, **unknown}
         for name, value in unknown.items():
             raise ConfigError(
                 f"{name} is {value!r}, but the recurrent layers with masks have no {name}; leave "

@@ -108,6 +108,7 @@ class Fitting:
         own = set(map(id, self._generators))
         self._valid_generators = [each for each in generators_of(valid) if id(each) not in own]
         self._epoch_start: list[Tensor] = []
+        self._predictions = 0
 
     @contextmanager
     def saved_in(self, path: Path) -> Iterator[None]:
@@ -197,10 +198,10 @@ class Fitting:
 
     def _step(self, batch: Any, rate: float) -> tuple[float, int]:
         size = predictions(batch)
-        scale = self._scale(size)
         if self.optimiser is None:
             self._make_optimisers(size)
         assert self.optimiser is not None
+        scale = self._scale(size)
         for group in self.optimiser.param_groups:
             group["lr"] = rate * group.get("lr_scale", 1.0)
         loss = self.method.loss(self.net, lambda network: self._nll(network, batch), scale)
@@ -225,12 +226,12 @@ class Fitting:
 
     def _scale(self, size: int) -> KLScale:
         """Beside a mean, each minibatch is charged the KL over the predictions of an epoch."""
-        whole = epoch_predictions(self.batches, self.place.first or size)
-        return KLScale(epoch=1 / whole, minibatch=1 / size)
+        return KLScale(epoch=1 / self._predictions, minibatch=1 / size)
 
     def _make_optimisers(self, size: int) -> None:
         method, net, lr = self.method, self.net, self.settings.lr
         self.place.first = size
+        self._predictions = epoch_predictions(self.batches, size)
         if method.own_optimiser:
             self.optimiser = method.optimiser(net, lr, self._scale(size))
         else:
@@ -249,10 +250,10 @@ class Fitting:
         with self.method.streams.as_default("module"):  # for dropout layers that it has itself
             nll = self.loss(network(*inputs), target)
         if not isinstance(nll, Tensor) or nll.numel() != 1:
-            given = f"shape {list(nll.shape)}" if isinstance(nll, Tensor) else type(nll).__name__
+            shape = f" of shape {list(nll.shape)}" if isinstance(nll, Tensor) else ""
             raise ConfigError(
-                f"the loss gives a {given}, not one number; it has to be the mean over the "
-                'targets, as torch\'s losses give with reduction="mean"'
+                f"the loss gives a {type(nll).__name__}{shape}, not one number; it has to be "
+                'the mean over the targets, as torch\'s losses give with reduction="mean"'
             )
         return Outcome(nll, None)
 

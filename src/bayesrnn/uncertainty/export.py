@@ -56,7 +56,7 @@ def export(
             raise
         raise ConfigError(
             f"this {type(module).__name__} packs sequences, which torch cannot export; export one "
-            "that has the same weights and reads texts of one length as they are"
+            "with the same weights that reads sequences of one length as they are"
         ) from error
     write_durably(path, written)
 
