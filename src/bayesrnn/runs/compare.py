@@ -96,12 +96,7 @@ def comparable_groups(summaries: Sequence[RunSummary]) -> list[list[int]]:
     """The places of the runs that solve the same problem: same data, same vocabulary."""
     groups: list[list[int]] = []
     for place, summary in enumerate(summaries):
-
-        def fits(other: int, one: RunSummary = summary) -> bool:
-            known = summaries[other]
-            return one.vocabulary == known.vocabulary and one.same_data(known)
-
-        fitting = [group for group in groups if any(map(fits, group))]
+        fitting = [g for g in groups if any(summary.same_problem(summaries[i]) for i in g)]
         others = [group for group in groups if group not in fitting]
         groups = [*others, [*chain(*fitting), place]]
     return sorted(map(sorted, groups))

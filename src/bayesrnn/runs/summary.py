@@ -72,6 +72,10 @@ class RunSummary:
         known = self.fingerprint is not None and self.fingerprint == other.fingerprint
         return known or self.place == other.place
 
+    def same_problem(self, other: "RunSummary") -> bool:
+        """Whether what both reached can be compared."""
+        return self.vocabulary == other.vocabulary and self.same_data(other)
+
     @property
     def unit(self) -> str:
         """What is counted, in the plural."""
