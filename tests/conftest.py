@@ -31,10 +31,16 @@ settings.load_profile("patient")
 
 
 def pytest_configure() -> None:
-    """One thread per xdist worker and per program it starts: more would fight for the cores."""
+    """One thread per xdist worker and per program it starts: more would fight for the cores.
+
+    And no terminal, whoever runs the tests.
+    """
     if "PYTEST_XDIST_WORKER" in os.environ:
         os.environ["OMP_NUM_THREADS"] = "1"
         torch.set_num_threads(1)
+    # The workers of xdist say that they have a terminal of 80 columns; without one tables take 100.
+    for name in ("COLUMNS", "LINES"):
+        os.environ.pop(name, None)
 
 
 @pytest.fixture(scope="session")

@@ -70,7 +70,7 @@ class RunSummary:
         and on how the texts are cut, which do not change the problem.
         """
         known = self.fingerprint is not None and self.fingerprint == other.fingerprint
-        return known or self.place == other.place
+        return self.task.name == other.task.name and (known or self.place == other.place)
 
     def same_problem(self, other: "RunSummary") -> bool:
         """Whether what both reached can be compared."""
