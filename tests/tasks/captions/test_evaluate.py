@@ -299,7 +299,7 @@ def test_comparison_without_what_it_needs(trained_captioner, program, tmp_path, 
     code, out, errors = program("compare", tmp_path / "lm", run, other)
     assert code == 0, errors
     assert "the runs are on different data" in out
-    assert out.count("mean, beam 3") == 2 * len(COMPARED)
+    assert out.count("mean, beam 3 ") == 2 * len(COMPARED), "in the table; a sentence has a bracket"
     result = kept(other, "test-mean")
     changed = {**result, "captions": result["captions"][1:]}
     (other / "results/test-mean.json").write_text(json.dumps(changed))
