@@ -41,6 +41,18 @@ def test_small_is_trained_as_suits_each_and_medium_by_the_recipes():
         assert (config.epochs, config.decay) == (recipe.epochs, recipe.decay)
 
 
+def test_tuned_methods_are_trained_as_the_program_does_by_itself():
+    options = PtbOptions(recipe="tuned", precision="bfloat16")
+    for method in ("dropout", "bbb"):
+        config = LanguageModelTask().resolve(options.given(method, 1))
+        recipe = RECIPES.find([method], "small")
+        assert (config.epochs, config.hold_epochs) == (recipe.epochs, recipe.hold_epochs)
+        assert config.average == recipe.average
+        assert config.precision == "bfloat16"
+    published = LanguageModelTask().resolve(PtbOptions().given("bbb", 1))
+    assert (published.average, published.precision) == (0, "float32")
+
+
 def test_epochs_are_for_all_methods():
     options = PtbOptions(epochs=4)
     for method in ("plain", "dropout", "bbb"):
@@ -97,6 +109,7 @@ def test_the_command_gives_the_same_options_back():
     for options in (
         PtbOptions(),
         PtbOptions("medium", "bbb,plain", "1,2", Path("a folder/x"), 5, 3, "bench", threads=2),
+        PtbOptions(recipe="tuned", precision="bfloat16"),
     ):
         words = shlex.split(options.command())
         assert words[:3] == ["bayesrnn", "reproduce", "ptb"]

@@ -10,6 +10,7 @@ from bayesrnn.methods import METHODS
 from bayesrnn.options import CheckedOptions, option, options_of
 from bayesrnn.runs.arguments import DEVICES
 from bayesrnn.tasks.lm.config import RECIPES, SIZES
+from bayesrnn.training.loop import PRECISIONS
 
 #: What can be left out.
 PARTS: Final = ("training", "draws", "dynamic", "entropy", "pruning", "bench")
@@ -63,6 +64,17 @@ class PtbOptions(CheckedOptions):
         commas=True,
         metavar="PART,PART,...",
     )
+    recipe: str = option(
+        "paper",
+        "how the methods are trained: paper, by their publications where their settings are known; "
+        "tuned, as `train lm` does by itself",
+        choices=("paper", "tuned"),
+    )
+    precision: str = option(
+        "float32",
+        "of the matrix products in training, as `train lm --precision`",
+        choices=PRECISIONS,
+    )
     dry_run: bool = option(False, "only say what is done and what is to do")
     data_dir: Path | None = option(None, "folder that holds ptb/ (default: $BAYESRNN_DATA)")
     threads: int | None = option(None, "processor threads", ge=1)
@@ -83,11 +95,15 @@ class PtbOptions(CheckedOptions):
 
     def given(self, method: str, seed: int) -> dict[str, Any]:
         """The options of `bayesrnn train lm` for a run that is to be started."""
-        schedule = _SETTINGS.get((self.size, method), {})
+        named: dict[str, Any] = {"corpus": ("ptb",), "size": self.size, "method": method}
+        named |= {"seed": seed, "precision": self.precision, **self.machine()}
+        if self.recipe == "paper":
+            named.update(recipe_option(method))
+            if self.epochs is None:
+                named.update(_SETTINGS.get((self.size, method), {}))
         if self.epochs is not None:
-            schedule = {"epochs": self.epochs}
-        named = {"corpus": ("ptb",), "size": self.size, "method": method, "seed": seed}
-        return {**named, **recipe_option(method), **self.machine(), **schedule}
+            named["epochs"] = self.epochs
+        return named
 
     def machine(self) -> dict[str, Any]:
         """The options that have nothing to do with the results: what a resumed run may be given."""
