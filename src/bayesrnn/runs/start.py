@@ -51,8 +51,16 @@ class RunArguments(CheckedOptions):
     checkpoint: str = option("last", "the checkpoint to resume from: last, best or a step")
 
 
-def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[str, Any]) -> Path:
-    """Train a network, or continue to; returns the folder of the run."""
+def train_run(
+    task: Task[Config, Any],
+    arguments: RunArguments,
+    given: Mapping[str, Any],
+    after_epoch: Callable[[], None] = lambda: None,
+) -> Path:
+    """Train a network, or continue to; returns the folder of the run.
+
+    after_epoch: is called when an epoch is saved; what it raises ends training there.
+    """
     file = _read_config_file(arguments.config)
     started = given.get("start_from", file.get("start_from"))
     whole = file
@@ -99,7 +107,7 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         store.clean()
         if resumes:
             config = with_new_course(config, given, saved, store, arguments.checkpoint)
-        trainer = make_trainer(task, config, data, directory, device)
+        trainer = make_trainer(task, config, data, directory, device, after_epoch)
         if store.exists():
             trainer.resume(arguments.checkpoint)
             say(how_it_goes_on(task, path, trainer))
@@ -130,6 +138,7 @@ def make_trainer(
     data: Data,
     directory: RunDirectory,
     device: torch.device,
+    after_epoch: Callable[[], None] = lambda: None,
 ) -> Trainer:
     """Everything that trains, assembled and at its start."""
     streams = RandomStreams(config.seed)
@@ -160,6 +169,7 @@ def make_trainer(
         run=directory,
         fingerprint=task.fingerprint(data),
         observe=_tensorboard(directory.path) if config.tensorboard else None,
+        after_epoch=after_epoch,
     )
 
 
