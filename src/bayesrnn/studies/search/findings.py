@@ -140,11 +140,7 @@ def trials_table(found: Findings) -> Table:
         for one in found.trials
         if one.record.reason and one.record.state != PRUNED
     ]
-    notes += [
-        f"trial {one.record.number} is trained by {one.holder}"
-        for one in found.trials
-        if one.holder
-    ]
+    notes += [f"trial {one.record.number}: {one.holder}" for one in found.trials if one.holder]
     best = frozenset({(0, 2)}) if found.best else frozenset[tuple[int, int]]()
     header = ["trial", "state", "loss", title, "epochs", *found.names]
     words = [one.name for one in found.settings.space.dimensions if one.choices]

@@ -122,12 +122,14 @@ def _locked(descriptor: int) -> bool:
 
 
 def holder(path: Path) -> str:
-    """Who has the lease, in words; empty where nobody does."""
+    """Who has the lease, or had it when it ended, in words; empty where it was released."""
     try:
-        lines = path.read_text(encoding="utf-8", errors="replace").splitlines()
+        with path.open("rb") as file:
+            lines = file.read(1000).decode(errors="replace").splitlines()
+            seconds = _age(path, file.fileno())
     except OSError:
         return ""
-    return lines[1] if len(lines) > 1 else ""
+    return f"{lines[1]}, heard of {seconds:.0f} s ago" if len(lines) > 1 else ""
 
 
 def _age(path: Path, descriptor: int) -> float:
