@@ -116,5 +116,5 @@ def test_what_is_searched_cannot_be_given_nor_what_is_held_be_another():
         find_space("paper", LM, {"prior": "fitted"})
     with pytest.raises(ConfigError, match="the method dropout has none; give --method bbb or"):
         find_space("paper", LM, {"method": "dropout"})
-    with pytest.raises(ConfigError, match="cannot be read: .*; give paper, wide, or a TOML file"):
+    with pytest.raises(ConfigError, match=r"cannot be read: .*; give paper, wide, or a TOML file"):
         find_space("papers", LM, {})
