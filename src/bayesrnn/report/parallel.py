@@ -9,7 +9,7 @@ from bayesrnn.report.page import render
 from bayesrnn.report.text import cells, printable, shortened
 
 _HEIGHT, _ROW = 420, 74
-_LEAST, _WIDE = 96, 760  # between two axes, and of a picture with few of them
+_GAP, _WIDE = 116, 760  # between two axes, and of a picture with few of them
 
 
 @dataclass(frozen=True)
@@ -55,8 +55,8 @@ def parallel_chart(
 ) -> Chart:
     """The lines over the axes, the best drawn last; `legend` has a word for each rank."""
     labels = CHARACTER * max((cells(text) for one in axes for _, text in one.ticks), default=4)
-    width = max(_WIDE, round(_LEAST * len(axes) + 2 * labels))
-    wide = _Frame(width, _HEIGHT, len(axes), False, max(labels, _LEAST / 2))
+    width = max(_WIDE, round(32 + _GAP * (len(axes) - 1) + 2 * max(labels, _GAP / 2)))
+    wide = _Frame(width, _HEIGHT, len(axes), False, max(labels, _GAP / 2))
     narrow = _Frame(NARROW, 84 + _ROW * len(axes), len(axes), True, labels)
     made = [_drawn(frame, axes, lines, title, legend) for frame in (wide, narrow)]
     return Chart.of(*made)
@@ -69,7 +69,7 @@ def _drawn(
     title: str,
     legend: Sequence[str],
 ) -> str:
-    room = int((frame.width - 32 if frame.narrow else _LEAST + 10) / CHARACTER)
+    room = int((frame.width - 32 if frame.narrow else _GAP - 4) / CHARACTER)
     return render(
         "report/templates/parallel.svg.j2",
         width=frame.width,
@@ -80,9 +80,8 @@ def _drawn(
         legend=legend,
         axes=[
             {
-                "name": shortened(printable(axis.name), room),
                 "ends": (frame.at(number, 0), frame.at(number, 1)),
-                "ticks": [(*frame.at(number, place), text) for place, text in axis.ticks],
+                "texts": _texts(frame, number, axis, room),
             }
             for number, axis in enumerate(axes)
         ],
@@ -95,3 +94,27 @@ def _drawn(
             for line in sorted(lines, key=lambda line: -line.rank)
         ],
     )
+
+
+def _texts(
+    frame: _Frame, number: int, axis: ParallelAxis, room: int
+) -> list[tuple[str, str, bool, float, float, float, float]]:
+    """What is written at an axis: text, anchor, bold, its place, and the box that it takes."""
+    name = shortened(printable(axis.name), room)
+    if frame.narrow:
+        written = [(name, "start", True, 16.0, frame.at(number, 0)[1] - 9)]
+    else:
+        written = [(name, "middle", True, frame.at(number, 1)[0], 70.0)]
+    for place, text in axis.ticks:
+        x, y = frame.at(number, place)
+        if frame.narrow:
+            anchor = "start" if place < 0.05 else "end" if place > 0.95 else "middle"
+            written.append((text, anchor, False, x, y + 17))
+        else:
+            written.append((text, "end", False, x - 6, y + 4))
+    made = []
+    for text, anchor, bold, x, y in written:
+        width = CHARACTER * cells(text)
+        left = x - {"start": 0.0, "middle": width / 2, "end": width}[anchor]
+        made.append((text, anchor, bold, x, y, left - 1, width + 2))
+    return made

@@ -4,7 +4,7 @@ import math
 import shlex
 from collections.abc import Sequence
 
-from bayesrnn.report.axes import even_axis
+from bayesrnn.report.axes import value_axis
 from bayesrnn.report.bars import bar_chart
 from bayesrnn.report.chart import Chart, Series, line_chart
 from bayesrnn.report.page import Section, code, document, notes
@@ -43,7 +43,7 @@ def search_page(found: Findings, command: str) -> str:
             Section("In short", *said, code([again])),
             Section("The best so far", best_chart(found)),
             Section("What mattered", importance_chart(found), notes([_IMPORTANCE])),
-            Section("All settings", settings_chart(found)),
+            Section("All settings", settings_chart(found), notes(_axes_notes(found))),
             Section("Trials", trials_table(found)),
             Section(
                 "How to go on",
@@ -76,7 +76,7 @@ def best_chart(found: Findings) -> Chart:
         "Validation loss by trial",
         "trial",
         "loss (nats)",
-        y=even_axis,
+        y=value_axis,
         height=340,
         empty="no trial has been trained to its end yet",
     )
@@ -101,7 +101,7 @@ def settings_chart(found: Findings) -> Chart:
     losses = [one.record.value for one in whole if one.record.value is not None]
     low, high = (min(losses), max(losses)) if losses else (0.0, 1.0)
     span = high - low or 1.0
-    axes = [ParallelAxis(_titled(one), _ticks(one)) for one in dimensions]
+    axes = [ParallelAxis(one.name, _ticks(one)) for one in dimensions]
     ends = [(0.0, f"{low:.{DIGITS}f}"), (1.0, f"{high:.{DIGITS}f}")] if losses else []
     axes.append(ParallelAxis("loss", ends))
     good = max(1, math.ceil(_GOOD * len(whole)))
@@ -117,13 +117,15 @@ def settings_chart(found: Findings) -> Chart:
     return parallel_chart(axes, lines, title, ("best", "best fifth", "others"))
 
 
+def _axes_notes(found: Findings) -> list[str]:
+    """Which axes are not even."""
+    names = [one.name for one in found.settings.space.dimensions if one.log]
+    return [f"by their logarithm: {', '.join(names)}"] if names else []
+
+
 def _places(dimensions: Sequence[Dimension], trial: Trial) -> list[float]:
     """Where a trial is on each axis; what somebody put into the queue may lie outside."""
     return [min(max(one.place(trial.record.params[one.name]), 0.0), 1.0) for one in dimensions]
-
-
-def _titled(dimension: Dimension) -> str:
-    return f"{dimension.name} (log)" if dimension.log else dimension.name
 
 
 def _ticks(dimension: Dimension) -> list[tuple[float, str]]:

@@ -63,7 +63,8 @@ def work(
 def _train(search: Search, claim: Claim, trials: int, machine: Mapping[str, Any]) -> TrialRecord:
     """Train a trial to its end, from wherever its run is."""
     record, folder = claim.record, claim.folder
-    say(f"\n[trial {record.number} of {trials}] {params_text(record.params)}")
+    begun = min(search.asked, trials)
+    say(f"\n[{begun} of {trials}] trial {record.number}: {params_text(record.params)}")
 
     def after_epoch() -> None:
         progress = read_progress(folder)
