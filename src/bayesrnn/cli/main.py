@@ -13,11 +13,18 @@ from pathlib import Path
 import tyro
 
 from bayesrnn import __version__
-from bayesrnn.errors import BayesRNNError, BayesRNNWarning, Interrupted
+from bayesrnn.errors import (
+    BayesRNNError,
+    BayesRNNWarning,
+    ConfigError,
+    CorpusError,
+    Interrupted,
+)
 from bayesrnn.progress import say, visible
 from bayesrnn.runs.command import Command, MadeCommand
 from bayesrnn.studies import COMMANDS as STUDIES
 from bayesrnn.tasks import TASKS
+from bayesrnn.training.launch import launched
 
 #: Help on words after which another one follows.
 GROUPS = {
@@ -169,6 +176,16 @@ def _with_default_rule(arguments: Sequence[str]) -> list[str]:
     return spelt
 
 
+def _is_said_by_another(error: BayesRNNError) -> bool:
+    """Whether another process of the run prints the same: a mistake in what all were given."""
+    try:
+        launch = launched()
+    except ConfigError:
+        return False
+    mistake = isinstance(error, ConfigError | CorpusError)
+    return mistake and launch is not None and not launch.is_first
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code. A user's mistake is one line, not a traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -192,9 +209,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except Interrupted as stopped:
         with contextlib.suppress(OSError):  # the terminal was closed, and nobody reads it
             say(str(stopped))
-        return 128 + stopped.signal_number
+        # To a launcher, anything but 0 is a process that failed, to be started again.
+        return 128 + stopped.signal_number if launched() is None else 0
     except BayesRNNError as error:
-        print(visible(f"bayesrnn: {error}"), file=sys.stderr)
+        if not _is_said_by_another(error):
+            print(visible(f"bayesrnn: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("bayesrnn: stopped", file=sys.stderr)
