@@ -5,6 +5,7 @@ import os
 import socket
 import sys
 from contextlib import contextmanager
+from pathlib import Path
 
 #: What each process would have to import.
 PRELOADED = [
@@ -45,6 +46,9 @@ def group_of(size, folder, *calls, splits=None, **environment):
 
     Gives the processes by rank; their `output` is the file with what each has printed.
     """
+    root = str(Path(__file__).parents[2])
+    if root not in sys.path:  # the processes get a copy, to find this module
+        sys.path.append(root)
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(PRELOADED)
     folder.mkdir(parents=True, exist_ok=True)

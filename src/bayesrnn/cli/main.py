@@ -20,7 +20,7 @@ from bayesrnn.errors import (
     CorpusError,
     Interrupted,
 )
-from bayesrnn.progress import say, visible
+from bayesrnn.progress import say, silenced, visible
 from bayesrnn.runs.command import Command, MadeCommand
 from bayesrnn.studies import COMMANDS as STUDIES
 from bayesrnn.tasks import TASKS
@@ -176,14 +176,12 @@ def _with_default_rule(arguments: Sequence[str]) -> list[str]:
     return spelt
 
 
-def _is_said_by_another(error: BayesRNNError) -> bool:
-    """Whether another process of the run prints the same: a mistake in what all were given."""
-    try:
+def _is_follower() -> bool:
+    """Whether this is a process of a run that is not the first one."""
+    with contextlib.suppress(ConfigError):
         launch = launched()
-    except ConfigError:
-        return False
-    mistake = isinstance(error, ConfigError | CorpusError)
-    return mistake and launch is not None and not launch.is_first
+        return launch is not None and not launch.is_first
+    return False
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -207,12 +205,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 config=(tyro.conf.FlagCreatePairsOff,),
             )
     except Interrupted as stopped:
-        with contextlib.suppress(OSError):  # the terminal was closed, and nobody reads it
+        # The terminal may be closed, so that nobody reads it.
+        with contextlib.suppress(OSError), silenced(_is_follower()):
             say(str(stopped))
         # To a launcher, anything but 0 is a process that failed, to be started again.
         return 128 + stopped.signal_number if launched() is None else 0
     except BayesRNNError as error:
-        if not _is_said_by_another(error):
+        # A mistake in what all processes of a run were given is said by the first one.
+        if not (isinstance(error, ConfigError | CorpusError) and _is_follower()):
             print(visible(f"bayesrnn: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
