@@ -89,8 +89,10 @@ def measured(setting: Setting, hidden: int, steps: int, text: Path) -> dict[str,
             text=True,
             env={
                 **os.environ,
-                **{"RANK": str(rank), "WORLD_SIZE": str(setting.processes)},
-                **{"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(port)},
+                "RANK": str(rank),
+                "WORLD_SIZE": str(setting.processes),
+                "MASTER_ADDR": "127.0.0.1",
+                "MASTER_PORT": str(port),
                 "OMP_NUM_THREADS": str(setting.threads),
             },
         )
