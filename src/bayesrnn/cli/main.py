@@ -13,11 +13,18 @@ from pathlib import Path
 import tyro
 
 from bayesrnn import __version__
-from bayesrnn.errors import BayesRNNError, BayesRNNWarning, Interrupted
-from bayesrnn.progress import say, visible
+from bayesrnn.errors import (
+    BayesRNNError,
+    BayesRNNWarning,
+    ConfigError,
+    CorpusError,
+    Interrupted,
+)
+from bayesrnn.progress import say, silenced, visible
 from bayesrnn.runs.command import Command, MadeCommand
 from bayesrnn.studies import COMMANDS as STUDIES
 from bayesrnn.tasks import TASKS
+from bayesrnn.training.launch import launched
 
 #: Help on words after which another one follows.
 GROUPS = {
@@ -169,6 +176,14 @@ def _with_default_rule(arguments: Sequence[str]) -> list[str]:
     return spelt
 
 
+def _is_follower() -> bool:
+    """Whether this is a process of a run that is not the first one."""
+    with contextlib.suppress(ConfigError):
+        launch = launched()
+        return launch is not None and not launch.is_first
+    return False
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code. A user's mistake is one line, not a traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -190,11 +205,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 config=(tyro.conf.FlagCreatePairsOff,),
             )
     except Interrupted as stopped:
-        with contextlib.suppress(OSError):  # the terminal was closed, and nobody reads it
+        # The terminal may be closed, so that nobody reads it.
+        with contextlib.suppress(OSError), silenced(_is_follower()):
             say(str(stopped))
-        return 128 + stopped.signal_number
+        # To a launcher, anything but 0 is a process that failed, to be started again.
+        return 128 + stopped.signal_number if launched() is None else 0
     except BayesRNNError as error:
-        print(visible(f"bayesrnn: {error}"), file=sys.stderr)
+        # A mistake in what all processes of a run were given is said by the first one.
+        if not (isinstance(error, ConfigError | CorpusError) and _is_follower()):
+            print(visible(f"bayesrnn: {error}"), file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("bayesrnn: stopped", file=sys.stderr)

@@ -26,15 +26,17 @@ from bayesrnn.runs.resume import (
     with_new_course,
     without_added,
 )
+from bayesrnn.runs.sharding import require_shards, with_shards
 from bayesrnn.runs.start_from import inherited, take_weights
 from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
+from bayesrnn.training.distributed import Group
 from bayesrnn.training.dropping import DropSchedule
 from bayesrnn.training.loop import LoopSettings, Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser, problem_kl_scale
 from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import denormals_flushed
-from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.run_directory import FollowedRunDirectory, RunDirectory
 
 
 @dataclass(frozen=True)
@@ -49,10 +51,24 @@ class RunArguments(CheckedOptions):
         "the default folder; --epochs +3 trains on for three more, --lr X at another rate",
     )
     checkpoint: str = option("last", "the checkpoint to resume from: last, best or a step")
+    peer_timeout: float = option(
+        600.0,
+        "seconds after which a process gives up another one of the same run that does not answer",
+        gt=0,
+    )
 
 
-def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[str, Any]) -> Path:
-    """Train a network, or continue to; returns the folder of the run."""
+def train_run(
+    task: Task[Config, Any],
+    arguments: RunArguments,
+    given: Mapping[str, Any],
+    group: Group | None = None,
+) -> Path:
+    """Train a network, or continue to; returns the folder of the run.
+
+    group: the processes that train it together, of which the first one writes.
+    """
+    group = group or Group()
     file = _read_config_file(arguments.config)
     started = given.get("start_from", file.get("start_from"))
     whole = file
@@ -66,8 +82,11 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
             f"--out is {path}, which is a file; give the folder of a run (the file of a pruned "
             "network cannot be trained on)"
         )
-    directory = RunDirectory(path)
+    directory = RunDirectory(path) if group.is_first else FollowedRunDirectory(path)
     store = CheckpointStore(path)
+    if group.launch.restarts and directory.is_of_launch(group.launch.name):
+        arguments = replace(arguments, resume=True, out=path)
+        given = without_added(given)  # it has been added before
     resumes = arguments.resume and directory.has_config()
     if arguments.resume and arguments.out is None:
         if not resumes:
@@ -82,24 +101,28 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         config = resumed(task, saved, given, file)
     else:
         refuse_added(given)
-        config = task.resolve(given, {**whole, "lr_from": 0})
+        config = with_shards(task.resolve(given, {**whole, "lr_from": 0}), group)
         config = replace(config, **with_whole_paths(task, vars(config)))
+    require_shards(config, group)
     device = choose_device(config.device)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
     # By now its words are its own, and the run that it started from may be gone.
     owns = resumes and all((path / name).is_file() for name in task.file_names)
     data = task.load(replace(config, start_from=path) if owns and config.start_from else config)
+    group.wait()  # until all have seen the folder as it was
     directory.create()
-    with directory.lock():
+    with directory.lock(group.launch.name):
         if store.exists() and not arguments.resume:
             raise RunError(
                 f"{path} already holds a run; add --resume to continue it, or give another --out"
             )
-        store.clean()
+        if group.is_first:
+            store.clean()
+        group.wait()
         if resumes:
             config = with_new_course(config, given, saved, store, arguments.checkpoint)
-        trainer = make_trainer(task, config, data, directory, device)
+        trainer = make_trainer(task, config, data, directory, device, group)
         if store.exists():
             trainer.resume(arguments.checkpoint)
             say(how_it_goes_on(task, path, trainer))
@@ -119,7 +142,8 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         except Interrupted as stopped:
             advice = f"go on with: bayesrnn train {task.name} --resume --out {path}"
             raise Interrupted(stopped.signal_number, f"{stopped}; {advice}") from None
-        if config.calibrate:
+        group.wait()
+        if config.calibrate and group.is_first:
             calibrate_after_training(task, path, config.device, data)
     return path
 
@@ -130,9 +154,10 @@ def make_trainer(
     data: Data,
     directory: RunDirectory,
     device: torch.device,
+    group: Group | None = None,
 ) -> Trainer:
     """Everything that trains, assembled and at its start."""
-    streams = RandomStreams(config.seed)
+    group, streams = group or Group(), RandomStreams(config.seed)
     method = make_method(config, streams)
     files = task.files(data)
     net = task.build(config, files, method, streams).to(device)
@@ -155,11 +180,14 @@ def make_trainer(
             kl_warmup=config.kl_warmup or 0.0,
             precision=config.precision,
             drop=_drop_schedule(config),
+            shards=config.shards or 1,
+            shard_noise=config.shard_noise,
         ),
         streams=streams,
         run=directory,
         fingerprint=task.fingerprint(data),
-        observe=_tensorboard(directory.path) if config.tensorboard else None,
+        observe=_tensorboard(directory.path) if config.tensorboard and group.is_first else None,
+        group=group,
     )
 
 
