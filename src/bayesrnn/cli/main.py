@@ -30,6 +30,7 @@ from bayesrnn.training.launch import launched
 GROUPS = {
     "train": "Train a network: the next word says for which task.",
     "reproduce": "Make published results again: the next word says which.",
+    "search": "Search for good settings by many trials: the next word says for which task.",
 }
 
 _DESCRIPTION = """Bayesian recurrent neural networks.
@@ -83,6 +84,10 @@ def all_commands() -> dict[tuple[str, ...], Command]:
     for entry in tasks.values():
         for word, command in entry.commands.items():
             found[word,] = command
+    for name in tasks:
+        place = "bayesrnn.studies.search.command:search_command"
+        summary = f"Find good settings for `bayesrnn train {name}`."
+        found["search", name] = MadeCommand(place, summary, (name,))
     return {**found, **STUDIES, **_ABOUT}
 
 

@@ -63,10 +63,12 @@ def train_run(
     arguments: RunArguments,
     given: Mapping[str, Any],
     group: Group | None = None,
+    after_epoch: Callable[[], None] = lambda: None,
 ) -> Path:
     """Train a network, or continue to; returns the folder of the run.
 
     group: the processes that train it together, of which the first one writes.
+    after_epoch: is called when an epoch is saved; what it raises ends training there.
     """
     group = group or Group()
     file = _read_config_file(arguments.config)
@@ -122,7 +124,7 @@ def train_run(
         group.wait()
         if resumes:
             config = with_new_course(config, given, saved, store, arguments.checkpoint)
-        trainer = make_trainer(task, config, data, directory, device, group)
+        trainer = make_trainer(task, config, data, directory, device, group, after_epoch)
         if store.exists():
             trainer.resume(arguments.checkpoint)
             say(how_it_goes_on(task, path, trainer))
@@ -155,6 +157,7 @@ def make_trainer(
     directory: RunDirectory,
     device: torch.device,
     group: Group | None = None,
+    after_epoch: Callable[[], None] = lambda: None,
 ) -> Trainer:
     """Everything that trains, assembled and at its start."""
     group, streams = group or Group(), RandomStreams(config.seed)
@@ -188,6 +191,7 @@ def make_trainer(
         fingerprint=task.fingerprint(data),
         observe=_tensorboard(directory.path) if config.tensorboard and group.is_first else None,
         group=group,
+        after_epoch=after_epoch,
     )
 
 

@@ -96,12 +96,13 @@ class Trainer:
         observe: Callable[[dict[str, Any]], None] | None = None,
         widths: WidthSGD | None = None,
         group: Group | None = None,
+        after_epoch: Callable[[], None] = lambda: None,
     ) -> None:
         self.net, self.method, self.problem = net, method, problem
         self.optimiser, self.widths = optimiser, widths
         self.settings, self.streams = settings, streams
         self.run, self.store = run, CheckpointStore(run.path)
-        self.fingerprint, self.observe = fingerprint, observe
+        self.fingerprint, self.observe, self.after_epoch = fingerprint, observe, after_epoch
         self.average = ParameterAverage(net, settings.average)
         self.dropping = Dropping(net, method.mean_module(net), settings.drop, self.average)
         #: The epochs of each round.
@@ -298,6 +299,7 @@ class Trainer:
             f"{'  (best so far)' if best else ''}"
         )
         self.save(best)
+        self.after_epoch()  # what it raises ends training here
 
     def save(self, best: bool = False) -> None:
         """Write a checkpoint of this moment; its model is the network to predict with."""
