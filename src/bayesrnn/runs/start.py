@@ -9,6 +9,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from bayesrnn.durable import reason
 from bayesrnn.errors import ConfigError, Interrupted, MissingExtraError, RunError
 from bayesrnn.methods.base import Method
 from bayesrnn.options import CheckedOptions, from_toml, option
@@ -35,6 +36,7 @@ from bayesrnn.training.optimisation import Schedule, make_optimiser, problem_kl_
 from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import denormals_flushed
 from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.untrusted import read_regular
 
 
 @dataclass(frozen=True)
@@ -186,9 +188,11 @@ def _read_config_file(path: Path | None) -> dict[str, Any]:
     if path is None:
         return {}
     try:
-        return from_toml(path.read_text(encoding="utf-8"), str(path))
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"--config {path} cannot be read: {error}") from None
+        return from_toml(read_regular(path).decode(), str(path))
+    except OSError as error:
+        raise ConfigError(f"--config {path} cannot be read: {reason(error)}") from None
+    except ValueError:
+        raise ConfigError(f"--config {path} cannot be read: it is not UTF-8 text") from None
 
 
 def _is_run(path: Path | None) -> bool:
