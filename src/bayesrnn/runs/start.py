@@ -31,6 +31,13 @@ from bayesrnn.runs.start_from import inherited, take_weights
 from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.dropping import DropSchedule
+from bayesrnn.training.kept_files import (
+    CONFIG,
+    KeptFiles,
+    differs,
+    require_settings,
+    require_words,
+)
 from bayesrnn.training.loop import LoopSettings, Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser, problem_kl_scale
 from bayesrnn.training.problem import Problem
@@ -80,7 +87,9 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         say(f"resuming {path}, the folder that these options name")
     if resumes:
         # Also where it was killed before its first checkpoint: it starts again as it was meant.
-        saved = found_again(task, path, task.resolve({}, read_config(path), saved=True))
+        entries = read_config(path)
+        require_settings(path, entries, (task.data_key,))
+        saved = found_again(task, path, task.resolve({}, entries, saved=True))
         config = resumed(task, saved, given, file)
     else:
         refuse_added(given)
@@ -91,7 +100,11 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         torch.set_num_threads(config.threads)
     # By now its words are its own, and the run that it started from may be gone.
     owns = resumes and all((path / name).is_file() for name in task.file_names)
-    data = task.load(replace(config, start_from=path) if owns and config.start_from else config)
+    own_words = owns and config.start_from is not None
+    if own_words and store.exists():
+        texts = {name: directory.read_text(name) for name in task.file_names}
+        require_words(path, store.plain_state(arguments.checkpoint), texts)
+    data = task.load(replace(config, start_from=path) if own_words else config)
     directory.create()
     with directory.lock():
         if store.exists() and not arguments.resume:
@@ -104,17 +117,18 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         trainer = make_trainer(task, config, data, directory, device)
         if store.exists():
             trainer.resume(arguments.checkpoint)
+            _announce_settings(task, trainer, directory)
             say(how_it_goes_on(task, path, trainer))
         else:
             if config.start_from is not None:
-                take_weights(trainer.net, config.start_from)
+                take_weights(trainer.net, config.start_from, task.file_names)
             directory.metrics.truncate(0)
         for line in task.about_data(data):
             say(line)
         # Only now: a resume that was refused must leave the run as it was.
-        directory.write_config(config.to_toml())
-        for name, text in task.files(data).items():
+        for name, text in trainer.files.texts.items():
             directory.write_text(name, text)
+        trainer.files.before = None
         try:
             with denormals_flushed() if task.flush_denormals else nullcontext():
                 trainer.train()
@@ -162,7 +176,20 @@ def make_trainer(
         run=directory,
         fingerprint=task.fingerprint(data),
         observe=_tensorboard(directory.path) if config.tensorboard else None,
+        files=KeptFiles({CONFIG: config.to_toml(), **files}),
     )
+
+
+def _announce_settings(task: Task[Any, Any], trainer: Trainer, directory: RunDirectory) -> None:
+    """Save the checkpoint that a run goes on from once more, where its settings change.
+
+    It then knows both, so that a kill before or after the new ones are written leaves a run that
+    can be resumed.
+    """
+    before, after = directory.read_config(), trainer.files.texts[CONFIG]
+    if differs(before, after, (task.data_key,)):
+        trainer.files.before = before
+        trainer.save()
 
 
 def _drop_schedule(config: TrainingConfig) -> DropSchedule | None:

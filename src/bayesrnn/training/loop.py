@@ -18,6 +18,7 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.training.averaging import ParameterAverage, validate
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
 from bayesrnn.training.dropping import Dropping, DropSchedule
+from bayesrnn.training.kept_files import KeptFiles
 from bayesrnn.training.optimisation import (
     Schedule,
     clip_gradients,
@@ -94,12 +95,14 @@ class Trainer:
         fingerprint: str,
         observe: Callable[[dict[str, Any]], None] | None = None,
         widths: WidthSGD | None = None,
+        files: KeptFiles | None = None,
     ) -> None:
         self.net, self.method, self.problem = net, method, problem
         self.optimiser, self.widths = optimiser, widths
         self.settings, self.streams = settings, streams
         self.run, self.store = run, CheckpointStore(run.path)
         self.fingerprint, self.observe = fingerprint, observe
+        self.files = files or KeptFiles({})
         self.average = ParameterAverage(net, settings.average)
         self.dropping = Dropping(net, method.mean_module(net), settings.drop, self.average)
         #: The epochs of each round.
@@ -310,7 +313,9 @@ class Trainer:
             "round_epochs": self.settings.epochs,
             "metrics_size": self.run.metrics.size(),
             "fingerprint": self.fingerprint,
+            "files": self.files.state(),
         }
+        self.files.restore_missing(self.run)
         # The state refers to the tensors of the average: it is saved with what they hold inside.
         with self.average.in_place(self.position.averaged):
             self.store.save(Checkpoint(self.position.step, self.net.state_dict(), state), best)
