@@ -16,6 +16,7 @@ from bayesrnn.runs.load import read_config
 from bayesrnn.runs.places import data_name, data_place
 from bayesrnn.runs.task import Measure, Task, finite_number
 from bayesrnn.training.checkpoints import CheckpointStore
+from bayesrnn.training.kept_files import read_metrics
 from bayesrnn.training.run_directory import RunDirectory
 from bayesrnn.untrusted import plain_json, read_regular, unsealed
 
@@ -129,7 +130,7 @@ def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
     run = RunDirectory(path)
     config = _config(task, path)
     options = config.get("options", {})
-    records = run.metrics.read()
+    records = read_metrics(path)
     measure = task.measure(run.read_text)
     return RunSummary(
         path=path,

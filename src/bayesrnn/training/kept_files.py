@@ -87,6 +87,16 @@ def require_settings(run: Path, entries: Mapping[str, Any], harmless: Iterable[s
     )
 
 
+def read_metrics(run: Path) -> list[dict[str, Any]]:
+    """The records of a run, refused where they are not those that the last checkpoint knows."""
+    known = None
+    with contextlib.suppress(CheckpointError):
+        state = CheckpointStore(run).plain_state()
+        size, found = (state.get(name) for name in ("metrics_size", "metrics_hash"))
+        known = (size, found) if isinstance(size, int) and isinstance(found, str) else None
+    return RunDirectory(run).metrics.read(known)
+
+
 def differs(before: str, after: str, harmless: Iterable[str]) -> bool:
     """Whether two configurations differ in more than what is harmless."""
     return bool(_changed(from_toml(before, CONFIG), from_toml(after, CONFIG), harmless))

@@ -312,6 +312,7 @@ class Trainer:
             "dropping": self.dropping.state(),
             "round_epochs": self.settings.epochs,
             "metrics_size": self.run.metrics.size(),
+            "metrics_hash": self.run.metrics.hash(),
             "fingerprint": self.fingerprint,
             "files": self.files.state(),
         }

@@ -6,6 +6,7 @@
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -162,6 +163,14 @@ class MetricsLog:
             finally:
                 os.close(descriptor)
 
+    def hash(self) -> str:
+        """The hash of what is written so far; saved in a checkpoint, it shows later changes."""
+        with explained(f"read {self.path}", "what was saved before is whole"):
+            try:
+                return hashlib.sha256(read_regular(self.path)).hexdigest()
+            except FileNotFoundError:
+                return hashlib.sha256(b"").hexdigest()
+
     def truncate(self, size: int) -> None:
         """Drop what was written after the first `size` bytes, and a torn line before them."""
         with explained(f"write {self.path}", "what was saved before is whole"):
@@ -171,13 +180,21 @@ class MetricsLog:
                 return
             os.truncate(self.path, kept.rfind(b"\n") + 1)
 
-    def read(self) -> list[dict[str, Any]]:
-        """All records. A torn last line (of a killed process) is left out; any other is refused."""
+    def read(self, known: tuple[int, str] | None = None) -> list[dict[str, Any]]:
+        """All records. A torn last line (of a killed process) is left out; any other is refused.
+
+        known: the size and the hash of the beginning, where a checkpoint says them.
+        """
         with explained(f"read {self.path}", "see whether the run directory is the right one"):
             try:
                 data = read_regular(self.path)
             except FileNotFoundError:
                 return []
+        if known is not None and hashlib.sha256(data[: known[0]]).hexdigest() != known[1]:
+            raise RunError(
+                f"{self.path} was changed since the run was trained: it does not match the hash "
+                "that the last checkpoint has of it; put it back, or remove it to do without"
+            )
         records: list[dict[str, Any]] = []
         for number, line in enumerate(data.split(b"\n")[:-1], start=1):
             try:
