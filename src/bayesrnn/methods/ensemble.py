@@ -44,7 +44,7 @@ class EnsembleOptions(CheckedOptions):
         "method that trains each member; its own options can be given, too",
         shown=lambda options: f"{options.get('members')} x {options['base']}",
     )
-    members: int = option(5, "networks in the ensemble", ge=2)
+    members: int = option(5, "networks in the ensemble", ge=2, le=1000)
     side_by_side: bool = option(
         False, "train all members on each minibatch, instead of one member after the other"
     )
