@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
 from torch import nn
+from typing_extensions import Self
 
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.functional import copy_with
@@ -153,6 +154,13 @@ class Variational(WithPosterior[Options]):
         #: Noise that was used once and whose mirror image is due; after a restore, its seed.
         self._unmirrored: list[Noise | int] = []
         self._is_mirroring = False
+
+    def of_shard(self, number: int) -> Self:
+        """With noise of its own."""
+        made = super().of_shard(number)
+        if number:
+            made._unmirrored, made._is_mirroring = [], False
+        return made
 
     def make_posterior(
         self, module: nn.Module, hints: Hints, sharpening: Sharpening | None = None

@@ -99,7 +99,7 @@ def _run(
     # What the trial was started with is in its folder; only what belongs to a machine may differ.
     given = {} if begun else {**settings.trial_options(record.params), "calibrate": False}
     arguments = RunArguments(out=folder, resume=True)
-    train_run(settings.task, arguments, {**given, **machine}, after_epoch)
+    train_run(settings.task, arguments, {**given, **machine}, after_epoch=after_epoch)
 
 
 def _finished(folder: Path) -> Progress:

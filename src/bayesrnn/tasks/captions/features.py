@@ -15,8 +15,14 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bayesrnn.data.files import find_published, published_file, read_bytes
-from bayesrnn.errors import CorpusError
+from bayesrnn.data.files import (
+    find_published,
+    most_unpacked,
+    published_file,
+    read_bytes,
+    too_much_unpacked,
+)
+from bayesrnn.errors import ConfigError, CorpusError
 
 FEATURE_WIDTH: Final = 1280
 """The numbers that EfficientNet-Lite0 gives for an image."""
@@ -57,7 +63,12 @@ def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
     """The features of a data set of images, which lie in its folder, plain or .gz."""
     path = published_file(data, f"{data}/{_FILE}", data_dir)
     try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as file:
+        data = io.BytesIO(read_bytes(path))
+        with zipfile.ZipFile(data) as packed:
+            if sum(part.file_size for part in packed.infolist()) > most_unpacked():
+                raise CorpusError(f"{path} {too_much_unpacked()}")
+        data.seek(0)
+        with np.load(data, allow_pickle=False) as file:
             missing = [name for name in _ARRAYS if name not in file]
             if missing:
                 raise CorpusError(
@@ -65,9 +76,12 @@ def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
                     f"{', '.join(file) or 'nothing'}; {_PUT_BACK}"
                 )
             names, features = (file[name] for name in _ARRAYS)
-    except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile) as error:
+    except (CorpusError, ConfigError):
+        raise
+    except Exception as error:  # zipfile, zlib and numpy meet damage with errors of all kinds
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise CorpusError(
-            f"{path} is not an .npz file, or damaged ({error}); {_PUT_BACK}"
+            f"{path} is not an .npz file, or damaged ({reason}); {_PUT_BACK}"
         ) from None
     if problem := _problem(names, features):
         raise CorpusError(f"{path}: {problem}; {_PUT_BACK}")
