@@ -16,8 +16,8 @@ import torch
 from bayesrnn.cli.main import main
 from bayesrnn.random import seeded
 from bayesrnn.tasks.captions import caption as command
-from bayesrnn.tasks.captions import looking
 from bayesrnn.tasks.captions import data as captions
+from bayesrnn.tasks.captions import looking
 from bayesrnn.tasks.captions.evaluate import caption_search
 from bayesrnn.tasks.captions.features import load_features
 from bayesrnn.tasks.captions.image_network import ImageNetwork
