@@ -81,6 +81,12 @@ def test_an_image_that_cannot_be_read_stops_no_other(folder, looks, program):
     assert whole.endswith("has the features of 5 images")
     assert last.startswith("bayesrnn: 1 image could not be read")
     assert "3.png" not in reds(folder / FEATURES_FILE)
+    again = program("features", folder)
+    assert again[0] == 1
+    assert "has the features of 5 images, of which 5 were there already" in again[2]
+    code, _, said = program("features", folder / "3.png", "--out", folder / "one.npz")
+    assert code == 1
+    assert said.startswith(f"bayesrnn: {folder / '3.png'} is not an image")
 
 
 def test_it_goes_on_where_it_was_stopped(folder, looks, program, monkeypatch):

@@ -85,7 +85,8 @@ def caption_images(options: PhotographOptions) -> tuple[str, int]:
     files = image_files(options.image)
     trained = TASK.open_run(options.run, options.checkpoint, options.device)
     network, left_out = load_image_network().to(trained.device), list[LeftOut]()
-    seen = list(look_at(files, network, trained.device, left_out, html is not None))
+    alone = len(files) == 1
+    seen = list(look_at(files, network, trained.device, left_out, html is not None, alone))
     require_some(seen, files)
     read = [file for few in seen for file in few.files]
     found = captioned(trained, read, torch.cat([few.features for few in seen]), options)

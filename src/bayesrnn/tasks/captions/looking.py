@@ -32,10 +32,12 @@ def look_at(
     device: torch.device,
     left_out: list[LeftOut],
     with_previews: bool = False,
+    alone: bool = False,
 ) -> Iterator[Seen]:
     """What `network` says of image files, a few at a time; their pixels are not kept.
 
-    Those that cannot be read go to `left_out`; one file alone that cannot be read is an error.
+    Those that cannot be read go to `left_out`; of an image that was asked for `alone` that is an
+    error.
     """
     with progress_bar(len(files), " images", "reading", delay=1.0) as bar:
         for start in range(0, len(files), _AT_ONCE):
@@ -45,7 +47,7 @@ def look_at(
                 try:
                     images.append(read_photograph(file, with_previews))
                 except CorpusError as error:
-                    if len(files) == 1:
+                    if alone:
                         raise
                     left_out.append(LeftOut(str(file), str(error)))
                     say(f"left out: {error}")

@@ -63,7 +63,7 @@ def make_features(options: FeaturesOptions) -> int:
         network = load_image_network().to(device := choose_device(options.device))
         saved = len(names)
         with stop_request() as request:
-            for few in look_at(new, network, device, left_out):
+            for few in look_at(new, network, device, left_out, alone=len(files) == 1):
                 names += [file.name for file in few.files]
                 features.append(few.features.cpu())
                 if len(names) - saved >= _SAVED_EACH or request.signal_number is not None:
