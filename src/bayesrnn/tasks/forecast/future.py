@@ -87,9 +87,12 @@ class Future:
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """The central interval of so many percent, calibrated where that can be."""
-        low, high = self.forecasts.interval(level)
-        if self.widening is not None and level in self.widening.shares:
-            low, high = self.widening.applied(low, high, int(level))
+        shares = {} if self.widening is None else self.widening.shares
+        levels = {of for of in shares if of <= level} if level in shares else {level}
+        found = {of: self.forecasts.interval(of) for of in levels}
+        if self.widening is not None and level in shares:
+            found = self.widening.applied(found, self.median)
+        low, high = found[level]
         return (np.maximum(low, 0.0), high) if self.non_negative else (low, high)
 
     def ignorance_band(self) -> tuple[Floats, Floats] | None:
