@@ -87,12 +87,11 @@ class Future:
 
     def interval(self, level: float) -> tuple[Floats, Floats]:
         """The central interval of so many percent, calibrated where that can be."""
-        shares = {} if self.widening is None else self.widening.shares
-        levels = {of for of in shares if of <= level} if level in shares else {level}
-        found = {of: self.forecasts.interval(of) for of in levels}
-        if self.widening is not None and level in shares:
-            found = self.widening.applied(found, self.median)
-        low, high = found[level]
+        low, high = self.forecasts.interval(level)
+        if self.widening is not None and level in self.widening.shares:
+            levels = [of for of in self.widening.shares if of <= level]
+            intervals = {of: self.forecasts.interval(of) for of in levels}
+            low, high = self.widening.applied(intervals, self.median)[int(level)]
         return (np.maximum(low, 0.0), high) if self.non_negative else (low, high)
 
     def ignorance_band(self) -> tuple[Floats, Floats] | None:
