@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.noise import draw_seed
+from bayesrnn.core.predictive import predictive
+from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Network
 from bayesrnn.methods.trained import Trained
@@ -157,15 +159,15 @@ def _again_and_again(draws: Draws) -> Iterator[Network]:
 def _posterior_draws(
     net: Bayesian, samples: int, generator: torch.Generator | None
 ) -> Iterator[Network]:
+    weights: tuple[Weights, ...] = ()
     for number in range(samples):
         if number % 2 == 0:
-            weights = net.sample(generator)
-            noise = weights.noise
-        else:
-            weights = net.sample(noise=noise.mirrored())
+            signs = (1, -1) if number + 1 < samples else (1,)
+            seed = draw_seed(generator)
+            weights = predictive(net, seed, signs=signs, into=weights[: len(signs)])
 
         def network(*args: Any, **kwargs: Any) -> Any:
-            return net(*args, weights=weights, **kwargs)  # noqa: B023
+            return net(*args, weights=weights[number % 2], **kwargs)  # noqa: B023
 
         yield network
 
