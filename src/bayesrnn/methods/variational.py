@@ -144,6 +144,11 @@ class WithPosterior(Method[AnyOptions, Bayesian]):
         return net.sample(noise=net.noise(seed).scaled(self.noise_factor))
 
     @property
+    def draws_can_be_kept(self) -> bool:
+        """Yes: a draw is its weights."""
+        return True
+
+    @property
     def noise_can_change(self) -> bool:
         """Yes: sigma."""
         return True

@@ -20,10 +20,11 @@ from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams
 from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.heads import Classes, Head, Prediction
+from bayesrnn.uncertainty.kept import KeptDraws
 
 AnyPrediction = TypeVar("AnyPrediction")
-#: A network, or what `fit` has made of one.
-AnyNetwork = nn.Module | Trained
+#: A network, what `fit` has made of one, or draws of one.
+AnyNetwork = nn.Module | Trained | KeptDraws
 
 
 @overload
@@ -60,9 +61,9 @@ def predict(
 ) -> Any:
     """Run `net` on `inputs` with `samples` draws of its weights, or of what dropout drops.
 
-    The network is a `Bayesian`, what `fit` returns, or any module with dropout layers, which are
-    then left on (Gal & Ghahramani 2016); dropout that is a function call inside a module cannot be
-    seen and is off.
+    The network is a `Bayesian` or its `KeptDraws`, what `fit` returns, or any module with dropout
+    layers, which are then left on (Gal & Ghahramani 2016); dropout that is a function call inside a
+    module cannot be seen and is off.
 
     head: what the output means. `Classes()`, the default: logits of classes on the last axis, of
         which one is right; `Binary()`: one logit, of yes or no; `MultiLabel()`: a logit for each
@@ -90,8 +91,8 @@ def predict(
         )
     average = head.average()
     bar = progress_bar(samples, " draws", "predicting", delay=2.0)
-    given = [net] if isinstance(net, nn.Module | Trained) else net
-    nets = [each if isinstance(each, Trained) else _eager(each) for each in given]
+    given = [net] if isinstance(net, nn.Module | Trained | KeptDraws) else net
+    nets = [_eager(each) if isinstance(each, nn.Module) else each for each in given]
     with _mixture(nets, samples, generator) as networks, bar:
         for network in networks:
             found = network(*inputs, **kwargs)
@@ -128,6 +129,9 @@ def _drawn(
             source = torch.Generator().manual_seed(draw_seed(generator))
             draws = Draws(net.method, net.net, samples, source)
             yield itertools.islice(_again_and_again(draws), samples)
+    elif isinstance(net, KeptDraws):
+        with net.networks(samples) as kept:
+            yield kept
     elif isinstance(net, Bayesian):
         with modes_restored(net):
             net.eval()
