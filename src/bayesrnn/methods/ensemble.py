@@ -262,6 +262,11 @@ class Ensemble(Method[EnsembleOptions, Members]):
         return self.bases[number].drawn_module(net.members[number], rest)
 
     @property
+    def draws_can_be_kept(self) -> bool:
+        """If the base's can."""
+        return self.bases[0].draws_can_be_kept
+
+    @property
     def noise_can_change(self) -> bool:
         """If the base's can."""
         return self.bases[0].noise_can_change

@@ -269,5 +269,9 @@ class _NoMetricsLog(MetricsLog):
         """Unknown here, and needed by the other process alone."""
         return 0
 
+    def hash(self) -> str:
+        """Unknown likewise."""
+        return ""
+
     def truncate(self, size: int) -> None:
         """The other process does."""
