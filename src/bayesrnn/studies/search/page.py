@@ -34,11 +34,10 @@ def search_page(found: Findings, command: str) -> str:
     again = shlex.join(
         ["bayesrnn", "train", settings.task.name, "--config", str(found.folder / "best.toml")]
     )
-    held = {**settings.given, **settings.space.held}
-    what = data_name(held[settings.task.data_key]) if settings.task.data_key in held else ""
-    title = f"Search over runs of {settings.task.name} by {held['method']}"
+    config = settings.task.resolve(settings.trial_options({}))
+    what = data_name(getattr(config, settings.task.data_key))
     return document(
-        f"{title}: {what}" if what else title,
+        f"Search over runs of {settings.task.name} by {config.method}: {what}",
         [
             Section("In short", *said, code([again])),
             Section("The best so far", best_chart(found)),
@@ -120,7 +119,7 @@ def settings_chart(found: Findings) -> Chart:
 def _axes_notes(found: Findings) -> list[str]:
     """Which axes are not even."""
     names = [one.name for one in found.settings.space.dimensions if one.log]
-    return [f"by their logarithm: {', '.join(names)}"] if names else []
+    return [f"Axes by their logarithm: {', '.join(names)}."] if names else []
 
 
 def _places(dimensions: Sequence[Dimension], trial: Trial) -> list[float]:
