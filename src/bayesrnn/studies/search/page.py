@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Sequence
+from itertools import accumulate
 
 from bayesrnn.report.axes import value_axis
 from bayesrnn.report.bars import bar_chart
@@ -61,15 +62,14 @@ _IMPORTANCE = (
 
 def best_chart(found: Findings) -> Chart:
     """The loss of each trial, and the lowest so far."""
-    whole = [one for one in found.trials if one.record.state == COMPLETE]
-    trials: list[tuple[float, float | None]] = []
-    lowest: list[tuple[float, float | None]] = []
-    for one in whole:
-        place, loss = one.record.number, one.record.value
-        assert loss is not None
-        # Trials stand for themselves: no line joins two of them.
-        trials += [(place, loss), (place, None)]
-        lowest.append((place, min(loss, lowest[-1][1] if lowest else loss)))  # type: ignore[type-var]
+    known = {
+        one.record.number: one.record.value
+        for one in found.trials
+        if one.record.state == COMPLETE and one.record.value is not None
+    }
+    lowest = list(zip(known, accumulate(known.values(), min), strict=True))
+    # Trials stand for themselves: no line joins two of them.
+    trials = [point for number, loss in known.items() for point in ((number, loss), (number, None))]
     return line_chart(
         [Series("best so far", lowest), Series("trial", trials)],
         "Validation loss by trial",
