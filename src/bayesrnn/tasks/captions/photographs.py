@@ -88,7 +88,15 @@ def read_photograph(path: Path, with_preview: bool = False) -> Photograph:
     What is transparent becomes white, other kinds of colour become red, green and blue, and of
     several frames the first is taken.
     """
-    whole = _decoded(path)
+    return _photograph(_decoded(path), with_preview)
+
+
+def photograph_of(content: bytes, name: str, most_pixels: int) -> Photograph:
+    """The same of the bytes of a file that messages call `name`; larger ones are not decoded."""
+    return _photograph(_decoded_from(io.BytesIO(content), name, most_pixels), with_preview=False)
+
+
+def _photograph(whole: Image.Image, with_preview: bool) -> Photograph:
     pixels = torch.from_numpy(np.array(_middle(whole))).permute(2, 0, 1).contiguous()
     return Photograph(pixels, _preview(whole) if with_preview else None)
 
@@ -138,51 +146,65 @@ def _preview(whole: Image.Image) -> Preview:
 
 def _decoded(path: Path) -> Image.Image:
     try:
+        file = path.open("rb")
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
+    with file:
+        return _decoded_from(file, str(path))
+
+
+def _decoded_from(file: BinaryIO, name: str, most_pixels: int | None = None) -> Image.Image:
+    """A decoded image; of more pixels than `most_pixels`, or than Pillow allows, none."""
+    try:
         from PIL import Image, UnidentifiedImageError
     except ImportError:
         raise MissingExtraError(
             "reading image files needs an extra: pip install 'bayesrnn[captions]'"
         ) from None
+    most = most_pixels or Image.MAX_IMAGE_PIXELS or 0
+    too_many = f"{name} has more than {most / 1e6:.0f} million pixels; make it smaller first"
     try:
-        file = path.open("rb")
-    except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        with file, warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of oddities that do not keep it from being shown
             warnings.simplefilter("error", Image.DecompressionBombWarning)
-            return _upright(file, path)
+            with _opened(file) as image:
+                if most_pixels is not None and image.width * image.height > most_pixels:
+                    raise CorpusError(too_many)
+                return _upright(image, name)
     except CorpusError:
         raise
     except UnidentifiedImageError:
-        raise CorpusError(f"{path} is not an image that can be read; {_ADVICE}") from None
+        raise CorpusError(f"{name} is not an image that can be read; {_ADVICE}") from None
     except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-        most = f"{(Image.MAX_IMAGE_PIXELS or 0) / 1e6:.0f}"
-        raise CorpusError(
-            f"{path} has more than {most} million pixels; make it smaller first"
-        ) from None
+        raise CorpusError(too_many) from None
     except Exception as error:  # decoders meet damaged files with errors of all kinds
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CorpusError(
-            f"{path} is damaged or was cut short ({reason}); get it again, or {_ADVICE}"
+            f"{name} is damaged or was cut short ({reason}); get it again, or {_ADVICE}"
         ) from error
 
 
-def _upright(file: BinaryIO, path: Path) -> Image.Image:
-    from PIL import Image, ImageOps
+def _opened(file: BinaryIO) -> Image.Image:
+    """An image whose size is known, and whose pixels are not decoded yet."""
+    from PIL import Image
 
     Image.init()
     formats = [name for name in _FORMATS if name in Image.OPEN]  # not every Pillow has them all
-    with Image.open(file, formats=formats) as image:
-        ImageOps.exif_transpose(image, in_place=True)
-        return _red_green_blue(image, path)
+    return Image.open(file, formats=formats)
 
 
-def _red_green_blue(image: Image.Image, path: Path) -> Image.Image:
+def _upright(image: Image.Image, name: str) -> Image.Image:
+    from PIL import ImageOps
+
+    ImageOps.exif_transpose(image, in_place=True)
+    return _red_green_blue(image, name)
+
+
+def _red_green_blue(image: Image.Image, name: str) -> Image.Image:
     from PIL import Image
 
     if image.mode == "F":
-        raise CorpusError(f"{path} has floating-point numbers for pixels; {_ADVICE}")
+        raise CorpusError(f"{name} has floating-point numbers for pixels; {_ADVICE}")
     if image.mode in _SIXTEEN_BITS:
         high = np.asarray(image).astype(np.int64).clip(0, 0xFFFF) >> 8
         image = Image.fromarray(high.astype(np.uint8))
