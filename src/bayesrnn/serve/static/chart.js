@@ -103,5 +103,7 @@ export function lineChart(title, xTitle, series) {
     }))),
   ]);
   const names = drawn.map((one, place) => [`series-${place}`, one.name]);
-  return frame(points.length ? title : `${title}: nothing yet`, scale, [...legend(names), ...parts], { xTitle });
+  // Epochs and steps are counted.
+  const xLabels = ticks(...scale.xRange).filter(Number.isInteger).map((tick) => [tick, short(tick)]);
+  return frame(points.length ? title : `${title}: nothing yet`, scale, [...legend(names), ...parts], { xTitle, xLabels });
 }

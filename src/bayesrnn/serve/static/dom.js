@@ -66,7 +66,7 @@ export function table(header, rows, { left = [], caption } = {}) {
 export function fileDrop(label, accept, chosen) {
   const id = freshId("file");
   const input = make("input", {
-    id, type: "file", accept, class: "hidden",
+    id, type: "file", accept,
     on: {
       change: () => {
         if (input.files.length) chosen(input.files[0]);
