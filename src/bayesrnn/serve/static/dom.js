@@ -49,7 +49,7 @@ export function slider(label, { min, max, step, value, shown = String, changed =
 
 /** A table of texts; the columns named in `left` have words, the others numbers. */
 export function table(header, rows, { left = [], caption } = {}) {
-  const side = (place) => (left.includes(header[place]) ? "words" : "numbers");
+  const side = (place) => (left.includes(header[place]) ? "left" : "right");
   const cells = (kind, line) => line.map((cell, place) => make(kind, { text: cell, class: side(place) }));
   return make(
     "div", { class: "wide", tabindex: 0, role: "region", "aria-label": caption ?? "table" },
