@@ -98,16 +98,16 @@ def test_contents_that_are_too_large_or_of_another_kind_are_refused(asking, text
     async def scenario(client):
         path, kind = "/api/runs/0/read", {"content-type": "application/json"}
         sent = [
-            dict(content=b"x" * (TEXT_BYTES + 1), headers=kind),
-            dict(content=parts(11), headers=kind),  # without saying how long it is
-            dict(content=b"{}", headers={**kind, "content-length": "-1"}),
-            dict(content=b"{}", headers={"content-type": "text/plain"}),
-            dict(data={"text": "a"}),
-            dict(files={"text": b"a"}),
-            dict(content=b"{", headers=kind),
-            dict(content=b"[]", headers=kind),
-            dict(content=b'{"noise": NaN}', headers=kind),
-            dict(content=b"[" * 200_000, headers=kind),
+            {"content": b"x" * (TEXT_BYTES + 1), "headers": kind},
+            {"content": parts(11), "headers": kind},  # without saying how long it is
+            {"content": b"{}", "headers": {**kind, "content-length": "-1"}},
+            {"content": b"{}", "headers": {"content-type": "text/plain"}},
+            {"data": {"text": "a"}},
+            {"files": {"text": b"a"}},
+            {"content": b"{", "headers": kind},
+            {"content": b"[]", "headers": kind},
+            {"content": b'{"noise": NaN}', "headers": kind},
+            {"content": b"[" * 200_000, "headers": kind},
         ]
         return [(await client.post(path, **one)).status_code for one in sent]
 

@@ -91,7 +91,7 @@ def test_without_the_extra_it_says_what_to_install(program, texts, monkeypatch):
 def test_a_run_without_a_checkpoint_can_be_watched_alone(asking, texts, tmp_path):
     young = shutil.copytree(texts / "plain", tmp_path / "young", symlinks=True)
     for name in ("best", "last"):
-        os.unlink(young / name)
+        (young / name).unlink()
 
     async def scenario(client):
         return [

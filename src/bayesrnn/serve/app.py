@@ -15,7 +15,7 @@ from bayesrnn.runs.tab import checked
 from bayesrnn.serve.assets import PAGE, load_assets, script_path
 from bayesrnn.serve.content import given_to
 from bayesrnn.serve.guard import Guard
-from bayesrnn.serve.jobs import Jobs
+from bayesrnn.serve.jobs import ADVICE, Jobs
 from bayesrnn.serve.refusal import Refusal
 from bayesrnn.serve.served import ServedRun
 from bayesrnn.serve.watching import doctor_of, training_of
@@ -69,7 +69,10 @@ def make_app(
             if name == "about":
                 return await _while_wanted(request, jobs, run.about)
             if name == "doctor":
-                return await _while_wanted(request, jobs, lambda: doctor_of(run.task, run.path))
+                advice = f"`bayesrnn doctor {run.path}` may take longer"
+                return await _while_wanted(
+                    request, jobs, lambda: doctor_of(run.task, run.path), advice
+                )
             if name not in questions:
                 raise Refusal(404, f"runs of {run.task.name} have no question {name!r}")
             question = questions[name]
@@ -126,9 +129,11 @@ def _explained(handler: Handler) -> Handler:
     return explained
 
 
-async def _while_wanted(request: Request, jobs: Jobs, work: Callable[[], Any]) -> Response:
+async def _while_wanted(
+    request: Request, jobs: Jobs, work: Callable[[], Any], advice: str = ADVICE
+) -> Response:
     """The answer as JSON; the work is stopped if the client goes."""
-    work_and_encode = asyncio.ensure_future(jobs.run(lambda: encoded(work())))
+    work_and_encode = asyncio.ensure_future(jobs.run(lambda: encoded(work()), advice))
     gone = asyncio.ensure_future(_until_gone(request))
     try:
         await asyncio.wait({work_and_encode, gone}, return_when=asyncio.FIRST_COMPLETED)

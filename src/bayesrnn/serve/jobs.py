@@ -20,6 +20,7 @@ Result = TypeVar("Result")
 
 #: Jobs that wait while one runs, and the seconds that one may take.
 WAITING, SECONDS = 4, 30.0
+ADVICE = "give less, or take fewer draws"
 
 
 class Stopped(Exception):  # noqa: N818, ending on request is no error
@@ -58,8 +59,11 @@ class Jobs:
         finally:
             self._inside -= 1
 
-    async def run(self, work: Callable[[], Result]) -> Result:
-        """What `work` gives, when its turn has come. Cancelling this stops the work."""
+    async def run(self, work: Callable[[], Result], advice: str = ADVICE) -> Result:
+        """What `work` gives, when its turn has come. Cancelling this stops the work.
+
+        advice: what to do where it takes too long.
+        """
         await self._turn.acquire()
         stop = threading.Event()
         self._stop = stop
@@ -71,7 +75,7 @@ class Jobs:
             raise Refusal(
                 504,
                 f"stopped: an answer may take {self.seconds:g} seconds, and this one was not "
-                "finished; give less, or take fewer draws",
+                f"finished; {advice}",
             ) from None
         finally:
             stop.set()

@@ -16,8 +16,10 @@ from bayesrnn.training.run_directory import RunDirectory
 
 #: Points of a curve that are sent, at most.
 _POINTS: Final = 400
-#: Draws that the doctor compares with the mean weights.
-_SAMPLES: Final = 5
+#: Draws that the doctor compares with the mean weights, and validation predictions of each: fewer
+#: than for `bayesrnn doctor`, since an answer may not take long.
+_SAMPLES: Final = 3
+_PREDICTIONS: Final = 4_000
 
 
 def training_of(task: Task[Any, Any], path: Path) -> dict[str, Any]:
@@ -64,7 +66,7 @@ def doctor_of(task: Task[Any, Any], path: Path) -> dict[str, Any]:
     """What the doctor says of the last checkpoint of a run."""
     if path.is_file() or not CheckpointStore(path).exists("last"):
         raise CheckpointError(f"{path.name} has no checkpoint to examine yet")
-    found = examine(task, path, "last", samples=_SAMPLES)
+    found = examine(task, path, "last", samples=_SAMPLES, most=_PREDICTIONS)
     said = diagnose(found)
     return {
         "step": found.step,
