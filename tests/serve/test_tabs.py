@@ -283,7 +283,7 @@ def test_captions_of_an_image_come_with_what_draws_say(opened, monkeypatch):
     with pytest.raises(CorpusError, match="the image is not an image"):
         ask("captions", run, "caption", b"no image at all")
     monkeypatch.setattr(captions, "MOST_PIXELS", 59_999)
-    with pytest.raises(CorpusError, match="at most 0.059999 million"):
+    with pytest.raises(CorpusError, match=r"at most 0\.059999 million"):
         ask("captions", run, "caption", made.getvalue())
 
 
