@@ -8,6 +8,8 @@ from typing import Any
 from tqdm import tqdm
 
 _NO_PICTURE = "\N{REPLACEMENT CHARACTER}"
+#: Characters of a message at most: twenty lines of a terminal.
+_SCREEN = 1600
 _HARMLESS = "\n\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
 
 
@@ -49,7 +51,15 @@ def progress_bar(total: int, unit: str, label: str, done: int = 0, delay: float 
 def say(line: str) -> None:
     """Print a line without tearing a progress bar; names in it cannot give orders."""
     if not _is_silent:
-        tqdm.write(visible(line), file=sys.stderr)
+        tqdm.write(visible(at_most_a_screen(line)), file=sys.stderr)
+
+
+def at_most_a_screen(text: str) -> str:
+    """A message without its middle if it is long: what was given may be a whole file."""
+    if len(text) <= _SCREEN:
+        return text
+    # What to do stands at the end.
+    return f"{text[: _SCREEN // 2]} [...] {text[-_SCREEN // 2 :]}"
 
 
 def visible(text: str) -> str:

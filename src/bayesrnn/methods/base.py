@@ -319,6 +319,11 @@ class Method(ABC, Generic[Options, Net]):
         return copy.deepcopy(self.mean_module(net))
 
     @property
+    def draws_can_be_kept(self) -> bool:
+        """Whether a network of `draw` gives the same for the same inputs whenever it is called."""
+        return False
+
+    @property
     def noise_can_change(self) -> bool:
         """Whether draws have a noise that `set_noise` makes larger or smaller."""
         return False

@@ -44,7 +44,7 @@ class EnsembleOptions(CheckedOptions):
         "method that trains each member; its own options can be given, too",
         shown=lambda options: f"{options.get('members')} x {options['base']}",
     )
-    members: int = option(5, "networks in the ensemble", ge=2)
+    members: int = option(5, "networks in the ensemble", ge=2, le=1000)
     side_by_side: bool = option(
         False, "train all members on each minibatch, instead of one member after the other"
     )
@@ -260,6 +260,11 @@ class Ensemble(Method[EnsembleOptions, Members]):
         """A draw of the base, of member seed % members."""
         rest, number = divmod(seed, self.members(net))
         return self.bases[number].drawn_module(net.members[number], rest)
+
+    @property
+    def draws_can_be_kept(self) -> bool:
+        """If the base's can."""
+        return self.bases[0].draws_can_be_kept
 
     @property
     def noise_can_change(self) -> bool:

@@ -14,6 +14,9 @@ from bayesrnn.runs.options import method_options, option_owners
 from bayesrnn.training.optimisation import WEIGHTINGS, Schedule, default_lr
 from bayesrnn.training.shards import PRECISIONS, SHARD_NOISES
 
+#: The most units of a layer and the most layers: a file that asks for more is damaged.
+WIDEST, DEEPEST = 100_000, 1_000
+
 
 @dataclass(frozen=True)
 class TrainingConfig(CheckedOptions):

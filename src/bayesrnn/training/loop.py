@@ -19,6 +19,7 @@ from bayesrnn.training.averaging import ParameterAverage, validate
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
 from bayesrnn.training.distributed import Group
 from bayesrnn.training.dropping import Dropping, DropSchedule
+from bayesrnn.training.kept_files import KeptFiles
 from bayesrnn.training.optimisation import (
     Schedule,
     clip_gradients,
@@ -96,12 +97,15 @@ class Trainer:
         observe: Callable[[dict[str, Any]], None] | None = None,
         widths: WidthSGD | None = None,
         group: Group | None = None,
+        after_epoch: Callable[[], None] = lambda: None,
+        files: KeptFiles | None = None,
     ) -> None:
         self.net, self.method, self.problem = net, method, problem
         self.optimiser, self.widths = optimiser, widths
         self.settings, self.streams = settings, streams
         self.run, self.store = run, CheckpointStore(run.path)
-        self.fingerprint, self.observe = fingerprint, observe
+        self.fingerprint, self.observe, self.after_epoch = fingerprint, observe, after_epoch
+        self.files = files or KeptFiles({})
         self.average = ParameterAverage(net, settings.average)
         self.dropping = Dropping(net, method.mean_module(net), settings.drop, self.average)
         #: The epochs of each round.
@@ -298,6 +302,7 @@ class Trainer:
             f"{'  (best so far)' if best else ''}"
         )
         self.save(best)
+        self.after_epoch()  # what it raises ends training here
 
     def save(self, best: bool = False) -> None:
         """Write a checkpoint of this moment; its model is the network to predict with."""
@@ -312,9 +317,12 @@ class Trainer:
             "dropping": self.dropping.state(),
             "round_epochs": self.settings.epochs,
             "metrics_size": self.run.metrics.size(),
+            "metrics_hash": self.run.metrics.hash(),
             "fingerprint": self.fingerprint,
+            "files": self.files.state(),
         }
         if self.group.is_first:
+            self.files.restore_missing(self.run)
             # The state refers to the tensors of the average: saved with what they hold inside.
             with self.average.in_place(self.position.averaged):
                 self.store.save(Checkpoint(self.position.step, self.net.state_dict(), state), best)

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from markupsafe import Markup
 
 from bayesrnn.data.series import Floats
+from bayesrnn.report.chart import Chart
 from bayesrnn.report.page import Section, document, notes
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import counted, number_text
@@ -280,7 +280,7 @@ def shown_history(outlook: Outlook, number: int) -> tuple[Floats, int]:
     return target[first:], first
 
 
-def outlook_chart(outlook: Outlook, number: int) -> Markup:
+def outlook_chart(outlook: Outlook, number: int) -> Chart:
     """One series as an SVG picture: what lies before, the median, and the bands."""
     future = outlook.future
     one = future.series.series[number]
