@@ -1,6 +1,5 @@
 """`bayesrnn serve` as a process, and what it says to mistakes."""
 
-import os
 import re
 import shutil
 import signal
