@@ -64,7 +64,7 @@ def test_a_tab_has_a_title_and_a_script_that_asks_what_there_is(task):
     script = files("bayesrnn").joinpath(*tab.script.split("/")).read_text()
     assert tab.title
     assert "export function makeContent(runs)" in script
-    asked = set(re.findall(r'ask\((?:run, )?"([\w-]+)"', script))
+    asked = set(re.findall(r'ask\(\s*(?:run,\s*)?"([\w-]+)"', script))
     assert asked <= {*tab.questions, "about"}
     assert asked & set(tab.questions)
 

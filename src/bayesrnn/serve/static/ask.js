@@ -1,8 +1,9 @@
 // Questions to the server, one address away from this page and no other.
 
 const token = new URLSearchParams(location.search).get("token");
-const GONE = "The server does not answer. Is `bayesrnn serve` still running? What you gave is kept; "
-  + "when it runs again, ask once more.";
+const GONE =
+  "The server does not answer. Is `bayesrnn serve` still running? What you gave is kept; " +
+  "when it runs again, ask once more.";
 const TRIES = 30;
 
 async function request(path, { waiting = () => {}, ...init } = {}) {
@@ -20,7 +21,9 @@ async function request(path, { waiting = () => {}, ...init } = {}) {
       await pause(1000 * Number(response.headers.get("Retry-After") ?? 1), init.signal);
       continue;
     }
-    const found = await response.json().catch(() => ({ error: `The server answered ${response.status}.` }));
+    const found = await response
+      .json()
+      .catch(() => ({ error: `The server answered ${response.status}.` }));
     if (!response.ok) throw new Error(found.error ?? `The server answered ${response.status}.`);
     return found;
   }
@@ -47,5 +50,11 @@ export function ask(run, question, options = {}, { content, signal, waiting } = 
   const query = content === undefined ? "" : `?${new URLSearchParams(options)}`;
   const type = content === undefined ? "application/json" : "application/octet-stream";
   const body = content === undefined ? JSON.stringify(options) : content;
-  return request(path + query, { method: "POST", headers: { "Content-Type": type }, body, signal, waiting });
+  return request(path + query, {
+    method: "POST",
+    headers: { "Content-Type": type },
+    body,
+    signal,
+    waiting,
+  });
 }

@@ -40,15 +40,17 @@ export function scales(xs, ys) {
 /** A path through points; where one is missing, it begins anew. */
 export function path(points, { x, y }) {
   let open = false;
-  return points.map(([a, b]) => {
-    if (b === null || b === undefined) {
-      open = false;
-      return "";
-    }
-    const piece = `${open ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`;
-    open = true;
-    return piece;
-  }).join("");
+  return points
+    .map(([a, b]) => {
+      if (b === null || b === undefined) {
+        open = false;
+        return "";
+      }
+      const piece = `${open ? "L" : "M"}${x(a).toFixed(1)} ${y(b).toFixed(1)}`;
+      open = true;
+      return piece;
+    })
+    .join("");
 }
 
 /** The outline of a band from its low and its high ends. */
@@ -56,24 +58,50 @@ export function outline(low, high, scale) {
   return `${path(low, scale)}${path([...high].reverse(), scale).replace("M", "L")}Z`;
 }
 
-/** A picture with axes; `xLabels` are [place, text] pairs, or round numbers where there are none. */
+/** A picture with axes; `xLabels` are [place, text] pairs, or else there are round numbers. */
 export function frame(title, scale, parts, { xTitle = "", xLabels = null } = {}) {
   const labels = xLabels ?? ticks(...scale.xRange).map((tick) => [tick, short(tick)]);
   const edge = (place) => (place < LEFT + 30 ? "start" : place > RIGHT - 30 ? "end" : "middle");
   return make(
-    "figure", {},
+    "figure",
+    { tabindex: 0 },
     make("figcaption", { text: title }),
     makeSvg(
-      "svg", { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title },
+      "svg",
+      { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title },
       ...ticks(...scale.yRange, 4).flatMap((tick) => [
-        makeSvg("line", { class: "grid", x1: LEFT, x2: RIGHT, y1: scale.y(tick), y2: scale.y(tick) }),
-        makeSvg("text", { class: "tick", x: LEFT - 6, y: scale.y(tick) + 4, "text-anchor": "end", text: short(tick, 4) }),
+        makeSvg("line", {
+          class: "grid",
+          x1: LEFT,
+          x2: RIGHT,
+          y1: scale.y(tick),
+          y2: scale.y(tick),
+        }),
+        makeSvg("text", {
+          class: "tick",
+          x: LEFT - 6,
+          y: scale.y(tick) + 4,
+          "text-anchor": "end",
+          text: short(tick, 4),
+        }),
       ]),
       ...parts,
-      ...labels.map(([place, text]) => makeSvg("text", {
-        class: "tick", x: scale.x(place), y: BOTTOM + 18, "text-anchor": edge(scale.x(place)), text,
-      })),
-      makeSvg("text", { class: "tick", x: RIGHT, y: HEIGHT - 2, "text-anchor": "end", text: xTitle }),
+      ...labels.map(([place, text]) =>
+        makeSvg("text", {
+          class: "tick",
+          x: scale.x(place),
+          y: BOTTOM + 18,
+          "text-anchor": edge(scale.x(place)),
+          text,
+        }),
+      ),
+      makeSvg("text", {
+        class: "tick",
+        x: RIGHT,
+        y: HEIGHT - 2,
+        "text-anchor": "end",
+        text: xTitle,
+      }),
     ),
   );
 }
@@ -95,15 +123,32 @@ export function legend(entries) {
 export function lineChart(title, xTitle, series) {
   const drawn = series.filter((one) => one.points.length);
   const points = drawn.flatMap((one) => one.points);
-  const scale = scales(points.map(([x]) => x), points.map(([, y]) => y));
+  const scale = scales(
+    points.map(([x]) => x),
+    points.map(([, y]) => y),
+  );
   const parts = drawn.flatMap((one, place) => [
     makeSvg("path", { class: `line series-${place}`, d: path(one.points, scale) }),
-    ...(one.points.length > 40 ? [] : one.points.map(([x, y]) => makeSvg("circle", {
-      class: `dot series-${place}`, cx: scale.x(x), cy: scale.y(y), r: 3,
-    }))),
+    ...(one.points.length > 40
+      ? []
+      : one.points.map(([x, y]) =>
+          makeSvg("circle", {
+            class: `dot series-${place}`,
+            cx: scale.x(x),
+            cy: scale.y(y),
+            r: 3,
+          }),
+        )),
   ]);
   const names = drawn.map((one, place) => [`series-${place}`, one.name]);
   // Epochs and steps are counted.
-  const xLabels = ticks(...scale.xRange).filter(Number.isInteger).map((tick) => [tick, short(tick)]);
-  return frame(points.length ? title : `${title}: nothing yet`, scale, [...legend(names), ...parts], { xTitle, xLabels });
+  const xLabels = ticks(...scale.xRange)
+    .filter(Number.isInteger)
+    .map((tick) => [tick, short(tick)]);
+  return frame(
+    points.length ? title : `${title}: nothing yet`,
+    scale,
+    [...legend(names), ...parts],
+    { xTitle, xLabels },
+  );
 }

@@ -74,16 +74,31 @@ function aboutText(run) {
 function makeColumn(runs, chosen, mayBeNone) {
   const id = freshId("run");
   const select = make(
-    "select", { id },
-    ...runs.map((run, place) => make("option", { value: place, text: run.name, selected: place === chosen })),
+    "select",
+    { id },
+    ...runs.map((run, place) =>
+      make("option", { value: place, text: run.name, selected: place === chosen }),
+    ),
     mayBeNone ? make("option", { value: NONE, text: "(no second run)" }) : null,
   );
-  const head = runs.length > 1
-    ? make("p", { class: "choice" }, make("label", { for: id, text: mayBeNone ? "beside" : "run" }), select)
-    : make("h2", { text: runs[0].name });
+  const head =
+    runs.length > 1
+      ? make(
+          "p",
+          { class: "choice" },
+          make("label", { for: id, text: mayBeNone ? "beside" : "run" }),
+          select,
+        )
+      : make("h2", { text: runs[0].name });
   const status = make("p", { class: "status", role: "status" });
   const body = make("div", { class: "body" });
-  const element = make("section", { class: "column", "aria-label": `answer ${chosen + 1}` }, head, status, body);
+  const element = make(
+    "section",
+    { class: "column", "aria-label": `answer ${chosen + 1}` },
+    head,
+    status,
+    body,
+  );
   return {
     element,
     body,

@@ -9,9 +9,12 @@ const panels = document.getElementById("panels");
 
 async function start() {
   const { runs, version } = await allRuns();
-  runs.forEach((run, number) => { run.number = number; });
-  document.getElementById("about").textContent = `bayesrnn ${version}. All that you give stays on the `
-    + "machine of this server, and is forgotten when it is answered.";
+  runs.forEach((run, number) => {
+    run.number = number;
+  });
+  document.getElementById("about").textContent =
+    `bayesrnn ${version}. All that you give stays on the ` +
+    "machine of this server, and is forgotten when it is answered.";
   const wanted = [];
   for (const task of new Set(runs.filter((run) => run.script).map((run) => run.task))) {
     const own = runs.filter((run) => run.task === task);
@@ -24,7 +27,13 @@ async function start() {
   tabs.append(...made.map((one) => one.tab));
   panels.append(...made.map((one) => one.panel));
   const named = decodeURIComponent(location.hash.slice(1));
-  select(made, Math.max(0, made.findIndex((one) => one.title === named)));
+  select(
+    made,
+    Math.max(
+      0,
+      made.findIndex((one) => one.title === named),
+    ),
+  );
   tabs.addEventListener("keydown", (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
@@ -34,15 +43,23 @@ async function start() {
     select(made, next);
     made[next].tab.focus();
   });
-  for (const [place, one] of made.entries()) one.tab.addEventListener("click", () => select(made, place));
+  for (const [place, one] of made.entries())
+    one.tab.addEventListener("click", () => select(made, place));
 }
 
 function makeTab(title, makeContent, place) {
   const panel = make("section", {
-    id: `panel-${place}`, role: "tabpanel", "aria-labelledby": `tab-${place}`, hidden: true,
+    id: `panel-${place}`,
+    role: "tabpanel",
+    "aria-labelledby": `tab-${place}`,
+    hidden: true,
   });
   const tab = make("button", {
-    id: `tab-${place}`, type: "button", role: "tab", "aria-controls": `panel-${place}`, text: title,
+    id: `tab-${place}`,
+    type: "button",
+    role: "tab",
+    "aria-controls": `panel-${place}`,
+    text: title,
   });
   return { title, tab, panel, makeContent, content: null };
 }

@@ -11,7 +11,8 @@ const LONG_QUIET = 120;
 export function makeTraining(runs) {
   const id = freshId("watched");
   const select = make(
-    "select", { id },
+    "select",
+    { id },
     ...runs.map((run, place) => make("option", { value: place, text: run.name })),
   );
   const status = make("p", { class: "status", role: "status" });
@@ -32,7 +33,8 @@ export function makeTraining(runs) {
       if (asked !== run()) return;
       show(found);
       checkpoint = found.checkpoint;
-      if (always.checked && checkpoint !== null && checkpoint !== examined && !button.disabled) examine();
+      if (always.checked && checkpoint !== null && checkpoint !== examined && !button.disabled)
+        examine();
     } catch (error) {
       status.textContent = error.message;
       status.className = "status wrong";
@@ -42,16 +44,22 @@ export function makeTraining(runs) {
   function show(found) {
     const { epochs, steps, measure } = found;
     const share = found.planned ? found.done / found.planned : 0;
-    const quiet = found.quiet !== null && found.quiet > LONG_QUIET ? ", nothing new for a while" : "";
+    const quiet =
+      found.quiet !== null && found.quiet > LONG_QUIET ? ", nothing new for a while" : "";
     const best = found.best === null ? "" : `, best epoch ${found.best}`;
     status.className = "status";
-    status.textContent = `${found.settings}: ${found.done} of ${found.planned} epochs (${percent(share)})`
-      + `${best}${found.speed ? `, ${short(found.speed)} ${found.unit} a second` : ""}${quiet}`;
+    status.textContent =
+      `${found.settings}: ${found.done} of ${found.planned} epochs (${percent(share)})` +
+      `${best}${found.speed ? `, ${short(found.speed)} ${found.unit} a second` : ""}${quiet}`;
     const line = (name, key) => ({
-      name, points: epochs.filter((one) => one[key] !== null).map((one) => [one.epoch, one[key]]),
+      name,
+      points: epochs.filter((one) => one[key] !== null).map((one) => [one.epoch, one[key]]),
     });
     curves.replaceChildren(
-      lineChart(`${measure} after each epoch`, "epoch", [line("training", "train"), line("validation", "valid")]),
+      lineChart(`${measure} after each epoch`, "epoch", [
+        line("training", "train"),
+        line("validation", "valid"),
+      ]),
       lineChart(`${measure} while training`, "step", [{ name: "minibatches", points: steps }]),
     );
   }
@@ -62,7 +70,16 @@ export function makeTraining(runs) {
     said.textContent = "examining …";
     said.className = "status busy";
     try {
-      const found = await ask(asked, "doctor", {}, { waiting: () => { said.textContent = "waiting for a place …"; } });
+      const found = await ask(
+        asked,
+        "doctor",
+        {},
+        {
+          waiting: () => {
+            said.textContent = "waiting for a place …";
+          },
+        },
+      );
       if (asked === run()) {
         examined = found.step;
         said.textContent = `the checkpoint of step ${found.step.toLocaleString("en")}`;
@@ -86,15 +103,21 @@ export function makeTraining(runs) {
   });
   button.addEventListener("click", examine);
   const element = make(
-    "div", {},
+    "div",
+    {},
     make("p", { class: "choice" }, make("label", { for: id, text: "run" }), select),
-    status, curves,
+    status,
+    curves,
     make("h2", { text: "The doctor" }),
     make(
-      "p", { class: "choice" }, button, always,
+      "p",
+      { class: "choice" },
+      button,
+      always,
       make("label", { for: always.id, text: "and each that follows" }),
     ),
-    said, doctor,
+    said,
+    doctor,
   );
   refresh();
   setInterval(() => {
@@ -104,17 +127,29 @@ export function makeTraining(runs) {
 }
 
 function diagnosis(found) {
-  const findings = found.findings.map((one) => make(
-    "li", {}, make("strong", { text: one.title }), make("p", { text: one.seen }), make("p", { text: one.advice }),
-  ));
+  const findings = found.findings.map((one) =>
+    make(
+      "li",
+      {},
+      make("strong", { text: one.title }),
+      make("p", { text: one.seen }),
+      make("p", { text: one.advice }),
+    ),
+  );
   return [
     ...(found.verdict ? [make("p", { text: found.verdict })] : []),
-    findings.length ? make("ul", {}, ...findings) : make("p", { text: "Nothing is wrong that it knows of." }),
-    ...found.tables.map((one) => make(
-      "details", {}, make("summary", { text: one.title }),
-      table(one.header, one.rows, { left: one.left, caption: one.title }),
-      ...one.notes.map((note) => make("p", { class: "note", text: note })),
-    )),
+    findings.length
+      ? make("ul", {}, ...findings)
+      : make("p", { text: "Nothing is wrong that it knows of." }),
+    ...found.tables.map((one) =>
+      make(
+        "details",
+        {},
+        make("summary", { text: one.title }),
+        table(one.header, one.rows, { left: one.left, caption: one.title }),
+        ...one.notes.map((note) => make("p", { class: "note", text: note })),
+      ),
+    ),
     ...found.left_out.map((line) => make("p", { class: "note", text: `not measured: ${line}` })),
   ];
 }

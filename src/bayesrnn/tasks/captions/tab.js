@@ -1,7 +1,7 @@
 // The tab of captions: an image, captions whose words show doubt, and what single draws say.
 
 import { makeColumns } from "/static/columns.js";
-import { fileDrop, make, percent, short, slider } from "/static/dom.js";
+import { entropyText, fileDrop, make, percent, slider, tooLarge } from "/static/dom.js";
 
 const LARGEST = 10e6;
 // Nats at which the colours are full.
@@ -15,8 +15,8 @@ export function makeContent(runs) {
   let image = null;
 
   async function chosen(file) {
-    if (file.size > LARGEST) {
-      columns.say(`${file.name} has ${(file.size / 1e6).toFixed(1)} MB; at most ${LARGEST / 1e6} MB are taken`, "wrong");
+    if (tooLarge(file, LARGEST)) {
+      columns.say(tooLarge(file, LARGEST), "wrong");
       return;
     }
     image = file;
@@ -40,11 +40,15 @@ export function makeContent(runs) {
     if (image !== null) columns.ask("caption", { samples: draws.value() }, image);
   };
   return make(
-    "div", {},
+    "div",
+    {},
     fileDrop("Drop an image here, or choose one", "image/*", chosen),
     make("div", { class: "controls" }, draws.element),
     canvas,
-    make("p", { class: "legend", text: "Darker: the language leaves the word open. Underlined: draws of the network disagree." }),
+    make("p", {
+      class: "legend",
+      text: "Shaded: the language leaves the word open. Underlined: draws of the network disagree.",
+    }),
     columns.element,
   );
 }
@@ -54,20 +58,32 @@ function show(body, found) {
     const line = make("p", { class: "words" });
     for (const one of caption.words.filter((word) => word.word !== "<eos>")) {
       const word = make("span", {
-        class: "word", text: one.word, tabindex: 0,
-        title: `probability ${percent(one.probability)}, entropy ${short(one.entropy)} nats = `
-          + `${short(one.aleatoric)} aleatoric + ${short(one.epistemic)} epistemic`,
+        class: "word",
+        text: one.word,
+        tabindex: 0,
+        title:
+          `probability ${percent(one.probability)}, ` +
+          entropyText(one.entropy, one.aleatoric, one.epistemic),
       });
       word.style.setProperty("--a", Math.min(1, one.aleatoric / FULL_ALEATORIC).toFixed(3));
-      word.style.setProperty("--e", Math.min(1, Math.sqrt(Math.max(0, one.epistemic) / FULL_EPISTEMIC)).toFixed(3));
+      word.style.setProperty(
+        "--e",
+        Math.min(1, Math.sqrt(Math.max(0, one.epistemic) / FULL_EPISTEMIC)).toFixed(3),
+      );
       line.append(word, " ");
     }
-    line.append(make("span", { class: "note", text: ` ${percent(caption.word_probability)} a word` }));
+    line.append(
+      make("span", { class: "note", text: ` ${percent(caption.word_probability)} a word` }),
+    );
     return line;
   });
-  const said = found.draws_said.map((one) => make("li", { text: `${one.text} (${one.draws} of ${found.draws} draws)` }));
+  const said = found.draws_said.map((one) =>
+    make("li", { text: `${one.text} (${one.draws} of ${found.draws} draws)` }),
+  );
   body.replaceChildren(
     ...captions,
-    ...(said.length ? [make("h2", { text: "What single draws say" }), make("ul", {}, ...said)] : []),
+    ...(said.length
+      ? [make("h2", { text: "What single draws say" }), make("ul", {}, ...said)]
+      : []),
   );
 }

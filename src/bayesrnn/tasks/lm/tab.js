@@ -2,11 +2,22 @@
 
 import { ask } from "/static/ask.js";
 import { makeColumns } from "/static/columns.js";
-import { freshId, later, make, percent, short, slider, table } from "/static/dom.js";
+import {
+  drawsText,
+  entropyText,
+  freshId,
+  later,
+  make,
+  percent,
+  short,
+  slider,
+  table,
+} from "/static/dom.js";
 
-const EXAMPLE = "it is a truth universally acknowledged, that a single man in possession of a good "
-  + "fortune, must be in want of a wife.";
-// Nats at which the colours are full: the same for all texts and runs, so that they can be compared.
+const EXAMPLE =
+  "it is a truth universally acknowledged, that a single man in possession of a good " +
+  "fortune, must be in want of a wife.";
+// Nats at which the marks are full: the same for all texts and runs, which can so be compared.
 const FULL_ALEATORIC = 7;
 const FULL_EPISTEMIC = 0.3;
 
@@ -17,10 +28,21 @@ export function makeContent(runs) {
   const columns = makeColumns(runs, show);
   const draws = slider("draws", { min: 1, max: 20, step: 1, value: 10, changed: () => soon() });
   const noise = slider("noise of draws, × sigma", {
-    min: 0, max: 10, step: 0.1, value: 1, shown: (value) => value.toFixed(1), changed: () => soon(),
+    min: 0,
+    max: 10,
+    step: 0.1,
+    value: 1,
+    shown: (value) => value.toFixed(1),
+    changed: () => soon(),
   });
   const words = slider("words to add", { min: 5, max: 100, step: 5, value: 30 });
-  const temperature = slider("temperature", { min: 0, max: 2, step: 0.1, value: 0.8, shown: (value) => value.toFixed(1) });
+  const temperature = slider("temperature", {
+    min: 0,
+    max: 2,
+    step: 0.1,
+    value: 0.8,
+    shown: (value) => value.toFixed(1),
+  });
   let seed = 0;
 
   function read() {
@@ -41,7 +63,12 @@ export function makeContent(runs) {
       goOn.disabled = true;
       seed += 1;
       try {
-        const options = { text: text.value, words: words.value(), temperature: temperature.value(), seed };
+        const options = {
+          text: text.value,
+          words: words.value(),
+          temperature: temperature.value(),
+          seed,
+        };
         text.value = (await ask(run, "continue", options)).text;
         read();
       } catch (error) {
@@ -55,10 +82,20 @@ export function makeContent(runs) {
 
   read();
   return make(
-    "div", {},
-    make("label", { for: id, text: "Text" }), text,
-    make("div", { class: "controls" }, draws.element, noise.element, words.element, temperature.element),
-    legend(), columns.element,
+    "div",
+    {},
+    make("label", { for: id, text: "Text" }),
+    text,
+    make(
+      "div",
+      { class: "controls" },
+      draws.element,
+      noise.element,
+      words.element,
+      temperature.element,
+    ),
+    legend(),
+    columns.element,
   );
 }
 
@@ -69,10 +106,14 @@ function legend() {
     return make("span", {}, word, ` ${said}`);
   };
   return make(
-    "p", { class: "legend" },
-    sample(0, 0, "sure"), sample(1, 0, "the language leaves it open (aleatoric)"),
+    "p",
+    { class: "legend" },
+    sample(0, 0, "sure"),
+    sample(1, 0, "the language leaves it open (aleatoric)"),
     sample(0, 1, "draws of the network disagree (epistemic)"),
-    make("span", { text: "Point at a word, or move with the arrow keys, for what could have stood there." }),
+    make("span", {
+      text: "Point at a word, or move with the arrow keys, for what could have stood there.",
+    }),
   );
 }
 
@@ -85,18 +126,30 @@ function reading(found, columns) {
   const details = make("div", { class: "candidates", "aria-live": "polite" });
   const spans = found.words.map((one, place) => {
     const span = make("span", {
-      class: `word${one.known ? "" : " unknown"}`, tabindex: place ? -1 : 0, "data-place": place,
+      class: `word${one.known ? "" : " unknown"}`,
+      tabindex: place ? -1 : 0,
+      "data-place": place,
       text: one.end ? "¶" : one.word,
     });
     colour(
-      span, Math.min(1, one.aleatoric / FULL_ALEATORIC),
+      span,
+      Math.min(1, one.aleatoric / FULL_ALEATORIC),
       Math.min(1, Math.sqrt(one.epistemic / FULL_EPISTEMIC)),
     );
     return span;
   });
-  const after = make("span", { class: "word after", tabindex: -1, "data-place": spans.length, text: "…" });
+  const after = make("span", {
+    class: "word after",
+    tabindex: -1,
+    "data-place": spans.length,
+    text: "…",
+  });
   const all = [...spans, after];
-  const line = make("p", { class: "words", role: "group", "aria-label": "the words, with arrow keys" });
+  const line = make("p", {
+    class: "words",
+    role: "group",
+    "aria-label": "the words, with arrow keys",
+  });
   for (const span of all) line.append(span, " ");
 
   line.choose = (place) => {
@@ -122,9 +175,10 @@ function reading(found, columns) {
   });
   line.choose(spans.length);
   const unknown = found.words.filter((one) => !one.known).length;
-  const summary = `perplexity ${short(found.perplexity)}, ${found.words.length.toLocaleString("en")} tokens`
-    + `${unknown ? `, ${unknown} unknown (italic)` : ""}, `
-    + `${found.draws ? `${found.draws} draws` : "one network"}`;
+  const summary =
+    `perplexity ${short(found.perplexity)}, ${found.words.length.toLocaleString("en")} tokens` +
+    `${unknown ? `, ${unknown} unknown (italic)` : ""}, ` +
+    drawsText(found.draws);
   return [line, make("p", { class: "note summary", text: summary }), details];
 }
 
@@ -132,14 +186,20 @@ function candidates(found, place) {
   const rows = [["average", found.average[place]]];
   found.single.forEach((one, number) => rows.push([`draw ${number + 1}`, one[place]]));
   const word = found.words[place];
-  const said = word === undefined
-    ? "After the end:"
-    : `“${word.end ? "¶" : word.word}” had ${percent(word.probability, 1)}; entropy ${short(word.total)} nats = `
-      + `${short(word.aleatoric)} aleatoric + ${short(word.epistemic)} epistemic. Likeliest here:`;
-  const cell = ([candidate, share]) => `${candidate === "<eos>" ? "¶" : candidate} ${percent(share)}`;
+  const said =
+    word === undefined
+      ? "After the end:"
+      : `“${word.end ? "¶" : word.word}” had ${percent(word.probability, 1)}; ` +
+        `${entropyText(word.total, word.aleatoric, word.epistemic)}. Likeliest here:`;
+  const cell = ([candidate, share]) =>
+    `${candidate === "<eos>" ? "¶" : candidate} ${percent(share)}`;
   const header = ["by", ...rows[0][1].map((_, rank) => String(rank + 1))];
   return [
     make("p", { class: "note", text: said }),
-    table(header, rows.map(([name, of]) => [name, ...of.map(cell)]), { left: header }),
+    table(
+      header,
+      rows.map(([name, of]) => [name, ...of.map(cell)]),
+      { left: header },
+    ),
   ];
 }

@@ -1,7 +1,7 @@
 // The tab of digits: a drawing, and what the network takes it for.
 
 import { makeColumns } from "/static/columns.js";
-import { later, make, makeBar, percent, short, slider } from "/static/dom.js";
+import { entropyText, later, make, makeBar, percent, slider } from "/static/dom.js";
 
 const SIDE = 280;
 const STEP = 10;
@@ -11,12 +11,22 @@ export function makeContent(runs) {
   const columns = makeColumns(runs, show);
   const draws = slider("draws", { min: 1, max: 50, step: 1, value: 20, changed: () => soon() });
   const noise = slider("noise of draws, × sigma", {
-    min: 0, max: 10, step: 0.1, value: 1, shown: (value) => value.toFixed(1), changed: () => soon(),
+    min: 0,
+    max: 10,
+    step: 0.1,
+    value: 1,
+    shown: (value) => value.toFixed(1),
+    changed: () => soon(),
   });
   const canvas = make("canvas", {
-    class: "pad", width: SIDE, height: SIDE, tabindex: 0, role: "application",
-    "aria-label": "Draw a digit: with the pointer, or with the arrow keys after Space has put the pen down. "
-      + "Delete clears.",
+    class: "pad",
+    width: SIDE,
+    height: SIDE,
+    tabindex: 0,
+    role: "application",
+    "aria-label":
+      "Draw a digit: with the pointer, or with the arrow keys after Space has put the pen down. " +
+      "Delete clears.",
   });
   const context = canvas.getContext("2d", { willReadFrequently: true });
   const said = make("p", { class: "note", role: "status", text: "Draw a digit." });
@@ -63,7 +73,10 @@ export function makeContent(runs) {
   const soon = later(250, look);
   const at = (event) => {
     const box = canvas.getBoundingClientRect();
-    return [((event.clientX - box.left) * SIDE) / box.width, ((event.clientY - box.top) * SIDE) / box.height];
+    return [
+      ((event.clientX - box.left) * SIDE) / box.width,
+      ((event.clientY - box.top) * SIDE) / box.height,
+    ];
   };
   canvas.addEventListener("pointerdown", (event) => {
     [pen.x, pen.y] = at(event);
@@ -74,9 +87,13 @@ export function makeContent(runs) {
   canvas.addEventListener("pointermove", (event) => {
     if (event.buttons) move(...at(event));
   });
-  canvas.addEventListener("pointerup", () => { pen.down = false; });
+  canvas.addEventListener("pointerup", () => {
+    pen.down = false;
+  });
   canvas.addEventListener("keydown", (event) => {
-    const [x, y] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[event.key] ?? [0, 0];
+    const [x, y] = { ArrowLeft: [-1, 0], ArrowRight: [1, 0], ArrowUp: [0, -1], ArrowDown: [0, 1] }[
+      event.key
+    ] ?? [0, 0];
     if (event.key === " ") {
       pen.down = !pen.down;
       if (pen.down) drawTo(pen.x, pen.y);
@@ -84,21 +101,33 @@ export function makeContent(runs) {
     else if (x || y) move(pen.x + STEP * x, pen.y + STEP * y);
     else return;
     event.preventDefault();
-    said.textContent = `The pen is ${pen.down ? "down" : "up"}, at column ${Math.round(pen.x / STEP)}, `
-      + `row ${Math.round(pen.y / STEP)}.`;
+    said.textContent =
+      `The pen is ${pen.down ? "down" : "up"}, at column ${Math.round(pen.x / STEP)}, ` +
+      `row ${Math.round(pen.y / STEP)}.`;
   });
   clear();
   return make(
-    "div", {},
+    "div",
+    {},
     make(
-      "div", { class: "beside" },
+      "div",
+      { class: "beside" },
       make(
-        "div", {}, canvas,
+        "div",
+        {},
+        canvas,
         make("p", {}, make("button", { type: "button", text: "Clear", on: { click: clear } })),
       ),
       make(
-        "div", { class: "grow" }, draws.element, noise.element, said,
-        make("p", { class: "note", text: "Without a pointer: Space puts the pen down or up, arrow keys move it." }),
+        "div",
+        { class: "grow" },
+        draws.element,
+        noise.element,
+        said,
+        make("p", {
+          class: "note",
+          text: "Without a pointer: Space puts the pen down or up, arrow keys move it.",
+        }),
       ),
     ),
     columns.element,
@@ -107,7 +136,13 @@ export function makeContent(runs) {
 
 function show(body, found) {
   const { side, seen, draws } = found;
-  const canvas = make("canvas", { class: "seen", width: side, height: side, role: "img", "aria-label": "the drawing as the network sees it" });
+  const canvas = make("canvas", {
+    class: "seen",
+    width: side,
+    height: side,
+    role: "img",
+    "aria-label": "the drawing as the network sees it",
+  });
   const picture = new ImageData(side, side);
   seen.forEach((grey, place) => picture.data.set([grey, grey, grey, 255], 4 * place));
   canvas.getContext("2d").putImageData(picture, 0, 0);
@@ -118,21 +153,28 @@ function show(body, found) {
   });
   body.replaceChildren(
     make(
-      "div", { class: "beside" }, canvas,
+      "div",
+      { class: "beside" },
+      canvas,
       make(
-        "div", {},
-        make("p", { class: "big", text: `${likeliest}, with ${percent(found.probabilities[likeliest])}` }),
+        "div",
+        {},
+        make("p", {
+          class: "big",
+          text: `${likeliest}, with ${percent(found.probabilities[likeliest])}`,
+        }),
         make("p", {
           class: "note",
-          text: `entropy ${short(found.total)} nats = ${short(found.aleatoric)} aleatoric + `
-            + `${short(found.epistemic)} epistemic`,
+          text: entropyText(found.total, found.aleatoric, found.epistemic),
         }),
       ),
     ),
     ...bars,
     make("p", {
       class: "note",
-      text: draws ? `bars: the average of ${draws} draws; after the dot, how many of them say so` : "bars: one network",
+      text: draws
+        ? `bars: the average of ${draws} draws; after the dot, how many of them say so`
+        : "bars: one network",
     }),
   );
 }
