@@ -101,13 +101,13 @@ def mutation_case(runs: Runs, number: int, folder: Path) -> dict[str, Any]:
     source = dice.choices(runs.targets, [target.weight for target in runs.targets])[0]
     copy = fresh_copy(source.path, folder / source.path.name)
     name = dice.choice(files_of(copy)) if copy.is_dir() else ""
+    by_state = name.endswith("state.safetensors") or name == "last"
+    expected = None if by_state else source.expected(name, copy)
     how = damage_file(dice, copy / name if name else copy, source.path / name)
     where = {"what": f"{source.path.name}/{name}", "how": how}
-    if name.endswith("state.safetensors") or name == "last":
+    if by_state:
         return {**where, **runs.judged_state(copy, source)}
-    arguments = source.command(name, copy)
-    said, expected = say_to(arguments), source.expected(name, folder / source.path.name)
-    return {**where, **judged(said, expected)}
+    return {**where, **judged(say_to(source.command(name, copy)), expected)}
 
 
 def input_case(runs: Runs, number: int, folder: Path) -> dict[str, Any]:

@@ -65,15 +65,12 @@ class Target:
         return [str(copy) if word == "RUN" else word for word in found]
 
     def expected(self, name: str, copy: Path) -> Said:
-        """What the command says of an undamaged copy in the same place."""
+        """What the command says of the copy while it is undamaged."""
         words = self.command(name, copy)
         key = json.dumps(words)
         if key not in self.said:
-            aside = copy.with_name("damaged")
-            copy.rename(aside)
-            self.said[key] = say_to(self.command(name, fresh_copy(self.path, copy)))
+            self.said[key] = say_to(words)
             assert self.said[key].code == 0, self.said[key]
-            fresh_copy(self.path, copy)
         return self.said[key]
 
 
@@ -209,7 +206,7 @@ class Runs:
 def _whole(run: Path) -> str:
     """All of the last checkpoint as a text."""
     checkpoint = CheckpointStore(run).load()
-    tensors, plain = pack([checkpoint.model, checkpoint.state])
+    tensors, plain = pack([dict(sorted(checkpoint.model.items())), checkpoint.state])
     found = hashlib.sha256(json.dumps(plain).encode())
     for name, tensor in tensors.items():
         found.update(name.encode() + tensor.reshape(-1).view(torch.uint8).numpy().tobytes())
