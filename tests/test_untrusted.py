@@ -79,7 +79,7 @@ def test_a_packed_file_that_becomes_too_much(tmp_path, monkeypatch):
     path = tmp_path / "text.gz"
     path.write_bytes(gzip.compress(bytes(3_000_000)) * 2)
     monkeypatch.setenv("BAYESRNN_UNPACKED_MB", "5")
-    with pytest.raises(CorpusError, match="more than 5 MB.*set BAYESRNN_UNPACKED_MB"):
+    with pytest.raises(CorpusError, match=r"more than 5 MB.*set BAYESRNN_UNPACKED_MB"):
         read_bytes(path)
     monkeypatch.setenv("BAYESRNN_UNPACKED_MB", "6")
     assert len(read_bytes(path)) == 6_000_000
