@@ -161,6 +161,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--mutations", type=int, default=10_000)
     parser.add_argument("--inputs", type=int, default=5_000)
+    parser.add_argument("--saves", type=int, default=10_000, help="at most; there are fewer")
     parser.add_argument("--limits", type=int, default=60)
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--predictions", type=int, default=10_000)
@@ -187,7 +188,7 @@ def main() -> int:
         def file(part: str) -> Path:
             return folder / f"{part}.jsonl"
 
-        asked["saves"] = save_cases(file("saves"), work, until)
+        asked["saves"] = save_cases(file("saves"), given.saves, work, until)
         limit_cases(runs, given.limits, file("limits"), work, until)
         for part in ("mutations", "inputs"):
             case = {"mutations": mutation_case, "inputs": input_case}[part]

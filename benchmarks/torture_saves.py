@@ -138,7 +138,7 @@ def wrong_after(run: Path) -> str:
     return ""
 
 
-def save_cases(results: Path, folder: Path, until: float) -> int:
+def save_cases(results: Path, most: int, folder: Path, until: float) -> int:
     """Each save, ended in each way at each call, until it ends by itself; gives how many."""
     done, number = done_in(results), 0
     started, run = folder / "before-save", folder / "save"
@@ -148,7 +148,7 @@ def save_cases(results: Path, folder: Path, until: float) -> int:
     for save in SAVES:
         for end in ENDS:
             calls, over = 0, False
-            while not over and time.monotonic() < until:
+            while not over and number < most and time.monotonic() < until:
                 if number < done:
                     over = known[number].get("over", False)
                 else:

@@ -176,8 +176,8 @@ def _read_coco_captions(path: Path) -> dict[str, list[CaptionWords]]:
     except (ValueError, KeyError, TypeError) as error:
         raise CorpusError(
             f"{path} is not a file of COCO's captions ({repr(error)[:200]}); it has to have "
-            "images with id and file_name, and annotations with image_id and caption; get the original "
-            "file"
+            "images with id and file_name, and annotations with image_id and caption; get the "
+            "original file"
         ) from None
     return _collected(path, rows)
 
