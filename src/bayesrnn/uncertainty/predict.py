@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.noise import draw_seed
+from bayesrnn.core.predictive import predictive
+from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Network
 from bayesrnn.methods.trained import Trained
@@ -18,10 +20,11 @@ from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams
 from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.heads import Classes, Head, Prediction
+from bayesrnn.uncertainty.kept import KeptDraws
 
 AnyPrediction = TypeVar("AnyPrediction")
-#: A network, or what `fit` has made of one.
-AnyNetwork = nn.Module | Trained
+#: A network, what `fit` has made of one, or draws of one.
+AnyNetwork = nn.Module | Trained | KeptDraws
 
 
 @overload
@@ -58,9 +61,9 @@ def predict(
 ) -> Any:
     """Run `net` on `inputs` with `samples` draws of its weights, or of what dropout drops.
 
-    The network is a `Bayesian`, what `fit` returns, or any module with dropout layers, which are
-    then left on (Gal & Ghahramani 2016); dropout that is a function call inside a module cannot be
-    seen and is off.
+    The network is a `Bayesian` or its `KeptDraws`, what `fit` returns, or any module with dropout
+    layers, which are then left on (Gal & Ghahramani 2016); dropout that is a function call inside a
+    module cannot be seen and is off.
 
     head: what the output means. `Classes()`, the default: logits of classes on the last axis, of
         which one is right; `Binary()`: one logit, of yes or no; `MultiLabel()`: a logit for each
@@ -87,8 +90,8 @@ def predict(
             "br.Regression(...)"
         )
     average = head.average()
-    given = [net] if isinstance(net, nn.Module | Trained) else net
-    nets = [each if isinstance(each, Trained) else _eager(each) for each in given]
+    given = [net] if isinstance(net, nn.Module | Trained | KeptDraws) else net
+    nets = [_eager(each) if isinstance(each, nn.Module) else each for each in given]
     if len(nets) > 1 and not any(map(_is_random, nets)):
         samples = len(nets)
     bar = progress_bar(samples, " draws", "predicting", delay=2.0)
@@ -136,6 +139,9 @@ def _drawn(
             source = torch.Generator().manual_seed(draw_seed(generator))
             draws = Draws(net.method, net.net, samples, source)
             yield itertools.islice(_again_and_again(draws), samples)
+    elif isinstance(net, KeptDraws):
+        with net.networks(samples) as kept:
+            yield kept
     elif isinstance(net, Bayesian):
         with modes_restored(net):
             net.eval()
@@ -167,15 +173,15 @@ def _again_and_again(draws: Draws) -> Iterator[Network]:
 def _posterior_draws(
     net: Bayesian, samples: int, generator: torch.Generator | None
 ) -> Iterator[Network]:
+    weights: tuple[Weights, ...] = ()
     for number in range(samples):
         if number % 2 == 0:
-            weights = net.sample(generator)
-            noise = weights.noise
-        else:
-            weights = net.sample(noise=noise.mirrored())
+            signs = (1, -1) if number + 1 < samples else (1,)
+            seed = draw_seed(generator)
+            weights = predictive(net, seed, signs=signs, into=weights[: len(signs)])
 
         def network(*args: Any, **kwargs: Any) -> Any:
-            return net(*args, weights=weights, **kwargs)  # noqa: B023
+            return net(*args, weights=weights[number % 2], **kwargs)  # noqa: B023
 
         yield network
 

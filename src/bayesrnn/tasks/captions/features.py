@@ -15,9 +15,15 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bayesrnn.data.files import find_published, published_file, read_bytes
+from bayesrnn.data.files import (
+    find_published,
+    most_unpacked,
+    published_file,
+    read_bytes,
+    too_much_unpacked,
+)
 from bayesrnn.durable import write_durably
-from bayesrnn.errors import CorpusError
+from bayesrnn.errors import ConfigError, CorpusError
 
 FEATURE_WIDTH: Final = 1280
 """The numbers that EfficientNet-Lite0 gives for an image."""
@@ -64,7 +70,12 @@ def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
 def read_features(path: Path) -> ImageFeatures:
     """The features in a file."""
     try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as file:
+        given = io.BytesIO(read_bytes(path))
+        with zipfile.ZipFile(given) as packed:
+            if sum(part.file_size for part in packed.infolist()) > most_unpacked():
+                raise CorpusError(f"{path} {too_much_unpacked()}")
+        given.seek(0)
+        with np.load(given, allow_pickle=False) as file:
             missing = [name for name in _ARRAYS if name not in file]
             if missing:
                 raise CorpusError(
@@ -72,9 +83,12 @@ def read_features(path: Path) -> ImageFeatures:
                     f"{', '.join(file) or 'nothing'}; {_PUT_BACK}"
                 )
             names, features = (file[name] for name in _ARRAYS)
-    except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile) as error:
+    except (CorpusError, ConfigError):
+        raise
+    except Exception as error:  # zipfile, zlib and numpy meet damage with errors of all kinds
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise CorpusError(
-            f"{path} is not an .npz file, or damaged ({error}); {_PUT_BACK}"
+            f"{path} is not an .npz file, or damaged ({reason}); {_PUT_BACK}"
         ) from None
     if problem := _problem(names, features):
         raise CorpusError(f"{path}: {problem}; {_PUT_BACK}")

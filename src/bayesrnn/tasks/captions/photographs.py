@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, BinaryIO, Final
@@ -13,7 +14,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesrnn.errors import CorpusError, MissingExtraError
+from bayesrnn.errors import ConfigError, CorpusError, MissingExtraError
+from bayesrnn.untrusted import limit_from, read_regular
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -41,6 +43,11 @@ _SIXTEEN_BITS: Final = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 _PREVIEW_SIDE = 400
 _PREVIEW_QUALITY = 80
+
+#: Environment variable for the most million pixels of an image; and the longest side, which is
+#: that of a JPEG file.
+_MOST_PIXELS, _USUAL_MEGAPIXELS = "BAYESRNN_IMAGE_MEGAPIXELS", 90
+_LONGEST_SIDE = 65_535
 
 _ADVICE = "give a JPEG, PNG, WebP, GIF, TIFF or BMP file"
 
@@ -138,29 +145,23 @@ def _preview(whole: Image.Image) -> Preview:
 
 def _decoded(path: Path) -> Image.Image:
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import UnidentifiedImageError
     except ImportError:
         raise MissingExtraError(
             "reading image files needs an extra: pip install 'bayesrnn[captions]'"
         ) from None
     try:
-        file = path.open("rb")
+        file = io.BytesIO(read_regular(path))
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
     try:
-        with file, warnings.catch_warnings():
+        with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # of oddities that do not keep it from being shown
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
             return _upright(file, path)
-    except CorpusError:
+    except (CorpusError, ConfigError):
         raise
     except UnidentifiedImageError:
         raise CorpusError(f"{path} is not an image that can be read; {_ADVICE}") from None
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-        most = f"{(Image.MAX_IMAGE_PIXELS or 0) / 1e6:.0f}"
-        raise CorpusError(
-            f"{path} has more than {most} million pixels; make it smaller first"
-        ) from None
     except Exception as error:  # decoders meet damaged files with errors of all kinds
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CorpusError(
@@ -168,12 +169,37 @@ def _decoded(path: Path) -> Image.Image:
         ) from error
 
 
+@contextmanager
+def _without_limit() -> Iterator[None]:
+    """Without the limit of Pillow, in whose place ours stands; opening unpacks nothing."""
+    from PIL import Image
+
+    usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+    try:
+        yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = usual
+
+
+def _require_size(image: Image.Image, path: Path) -> None:
+    """Refuse what takes too much memory, before it is unpacked."""
+    most = limit_from(_MOST_PIXELS, _USUAL_MEGAPIXELS) * 1_000_000
+    width, height = image.size
+    if width * height > most or max(width, height) > _LONGEST_SIDE:
+        raise CorpusError(
+            f"{path} has {width:,} x {height:,} pixels, and at most {most // 1_000_000} million "
+            f"are read, {_LONGEST_SIDE:,} on a side; make it smaller, or set {_MOST_PIXELS} to "
+            "more million pixels"
+        )
+
+
 def _upright(file: BinaryIO, path: Path) -> Image.Image:
     from PIL import Image, ImageOps
 
     Image.init()
     formats = [name for name in _FORMATS if name in Image.OPEN]  # not every Pillow has them all
-    with Image.open(file, formats=formats) as image:
+    with _without_limit(), Image.open(file, formats=formats) as image:
+        _require_size(image, path)
         ImageOps.exif_transpose(image, in_place=True)
         return _red_green_blue(image, path)
 

@@ -1,7 +1,9 @@
 """Intervals made as wide as they have to be to hold what they say on windows of the past.
 
 Split-conformal (Vovk et al. 2005; Romano et al. 2019), with errors in units of the predicted width,
-so that one number widens, or narrows, the intervals of all series.
+so that one number widens, or narrows, the intervals of all series. What it promises is of windows
+that could change places, and weeks of one season cannot with those of another: each forecast is
+calibrated on the windows just before it, which go along with it (Xu and Xie 2021).
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
+from numpy.typing import NDArray
 
 from bayesrnn.data.series import Floats
 from bayesrnn.tasks.forecast.scores import LEVELS, Forecasts, Truths
@@ -19,6 +22,9 @@ from bayesrnn.tasks.forecast.scores import LEVELS, Forecasts, Truths
 #: Errors of a step that suffice to calibrate it by itself, and of all steps to calibrate at all.
 ENOUGH_BY_STEP: Final = 20
 ENOUGH: Final = 10
+
+#: By level both ends, [..., horizon].
+Intervals = dict[int, tuple[Floats, Floats]]
 
 
 @dataclass(frozen=True)
@@ -32,11 +38,16 @@ class Widening:
     errors: int
     pooled: bool
 
-    def applied(self, low: Floats, high: Floats, level: int) -> tuple[Floats, Floats]:
-        """The interval [..., horizon], wider or narrower; never less than nothing."""
-        extra = np.array(self.shares[level])[: low.shape[-1]] * (high - low)
-        middle = (low + high) / 2
-        return np.minimum(low - extra, middle), np.maximum(high + extra, middle)
+    def applied(self, intervals: Intervals, median: Floats) -> Intervals:
+        """The intervals, wider or narrower; each has the median, and those of smaller levels."""
+        low = high = median
+        made = {}
+        for level in sorted(intervals):
+            first, last = intervals[level]
+            extra = np.array(self.shares[level])[: median.shape[-1]] * (last - first)
+            low, high = np.minimum(first - extra, low), np.maximum(last + extra, high)
+            made[level] = (low, high)
+        return made
 
     def reaching(self, horizon: int) -> Widening:
         """For as many steps; those that no window had are widened as the last one was."""
@@ -58,30 +69,75 @@ class Widening:
         return cls(shares, int(values["errors"]), bool(values["pooled"]))
 
 
-def fit_widening(
-    forecasts: Forecasts, truths: Truths, levels: tuple[int, ...] = LEVELS
-) -> Widening | None:
-    """The widening that these windows ask for; None where there are too few values.
+#: By level how far each value lies outside of its interval, negative inside, over the interval's
+#: width: [windows, horizon], NaN where there is no value.
+Errors = Mapping[int, Floats]
 
-    The error of a value is how far it lies outside of its interval, negative inside, over the
-    interval's width. The ceil((n + 1) level)-th smallest of n errors is what is added.
+
+def errors_of(forecasts: Forecasts, truths: Truths, levels: tuple[int, ...] = LEVELS) -> Errors:
+    """The errors of forecasts."""
+    found = {}
+    for level in levels:
+        low, high = forecasts.interval(level)
+        outside = np.maximum(low - truths.values, truths.values - high)
+        found[level] = outside / np.maximum(high - low, 1e-300)
+    return found
+
+
+def widening_of(errors: Errors) -> Widening | None:
+    """The widening that these errors ask for; None where there are too few.
+
+    The ceil((n + 1) level)-th smallest of n errors is what is added.
     """
-    there = truths.there
+    there = ~np.isnan(next(iter(errors.values())))
     by_step = there.sum(0)
     if there.sum() < ENOUGH:
         return None
     pooled = bool(by_step.min() < ENOUGH_BY_STEP)
     shares = {}
-    for level in levels:
-        low, high = forecasts.interval(level)
-        outside = np.maximum(low - truths.values, truths.values - high)
-        errors = outside / np.maximum(high - low, 1e-300)
+    for level, of_level in errors.items():
         if pooled:
-            found = [_needed(errors[there], level)] * there.shape[1]
+            found = [_needed(of_level[there], level)] * there.shape[1]
         else:
-            found = [_needed(errors[of, step], level) for step, of in enumerate(there.T)]
+            found = [_needed(of_level[of, step], level) for step, of in enumerate(there.T)]
         shares[level] = tuple(found)
     return Widening(shares, int(there.sum() if pooled else by_step.min()), pooled)
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """How forecasts of past windows went, none of which the network was trained on.
+
+    back: of each window its number, counted from 1 for the last one of its series. errors: theirs.
+    count: how many windows one after the other calibrate a forecast.
+    """
+
+    back: NDArray[np.int64]
+    errors: Errors
+    count: int
+
+    def and_later(self, back: NDArray[np.int64], errors: Errors) -> Calibration:
+        """With those of the windows, whose numbers are given, that are later than all of these."""
+        later = back < self.back.min()
+        return Calibration(
+            np.concatenate([self.back, back[later]]),
+            {
+                level: np.concatenate([of, errors[level][later]])
+                for level, of in self.errors.items()
+            },
+            self.count,
+        )
+
+    def before(self, back: int) -> Widening | None:
+        """What the last windows before the one with this number ask for; 0: before the future.
+
+        Where fewer are known before it, the earliest ones.
+        """
+        numbers = np.unique(self.back)
+        first = min(int(np.searchsorted(numbers, back, side="right")), len(numbers) - self.count)
+        first = max(first, 0)
+        chosen = np.isin(self.back, numbers[first : first + self.count])
+        return widening_of({level: of[chosen] for level, of in self.errors.items()})
 
 
 def _needed(errors: Floats, level: int) -> float:
