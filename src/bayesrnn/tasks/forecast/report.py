@@ -300,7 +300,7 @@ def outlook_chart(outlook: Outlook, number: int) -> Chart:
     return fan_chart(one.name, history, future.median[number], bands, labels)
 
 
-def backtest_chart(tested: Tested) -> Markup:
+def backtest_chart(tested: Tested) -> Chart:
     """The last test windows of the first series, one after the other, and what came."""
     known = tested.known
     number, horizon = int(known.places.series[0]), known.truths.values.shape[1]
