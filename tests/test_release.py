@@ -71,6 +71,7 @@ def test_ci_builds_tests_site_and_wheels() -> None:
     text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
     assert set(re.findall(r"run: make PYTHON=python ([\w-]+)", text)) == {
         "test",
+        "test-loops",
         "docs",
         "release-check",
     }
