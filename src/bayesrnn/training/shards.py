@@ -6,6 +6,7 @@ the same run can go on with more or fewer. The loss is the mean over the shards,
 gradient, which is added up in one order wherever the shards are.
 """
 
+import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from bayesrnn.errors import ConfigError
+from bayesrnn.errors import ConfigError, PeerError
 from bayesrnn.methods.base import Drawn, KLScale, Method, MinibatchLoss, Network, Objective, Outcome
 from bayesrnn.training.distributed import Group, in_order
 from bayesrnn.training.problem import Minibatches, Problem
@@ -110,7 +111,7 @@ class Sharded(Whole):
         total = self.group.total(in_order(flat, self.own.start, len(self.own)))
         total /= self.shards
         sizes = [shape.numel() for shape in shapes if shape is not None]
-        *parts, numbers = total.split([*sizes, len(total) - sum(sizes)])
+        *parts, numbers = total.split_with_sizes([*sizes, len(total) - sum(sizes)])
         made = iter(parts)
         gradients = [None if shape is None else next(made).view(shape) for shape in shapes]
         return Contribution(gradients, numbers.tolist())
@@ -121,7 +122,22 @@ class Sharded(Whole):
             {"carried": None if state is None else state[place], **self.kept(shard)}
             for place, shard in enumerate(self.own)
         ]
-        return None, [kept for each in self.group.gather(own) for kept in each]
+        found = self.group.gather({"weights": self._checksum(), "shards": own})
+        if len({each["weights"] for each in found}) > 1:
+            raise PeerError(
+                "the processes no longer have the same weights, so nothing is saved; give all of "
+                "them as many threads (--threads) on the same kind of processor, and go on from "
+                "the last checkpoint with --resume"
+            )
+        return None, [kept for each in found for kept in each["shards"]]
+
+    def _checksum(self) -> int:
+        """A number that tells weights apart; 0 where there is nobody to compare with."""
+        found = 0
+        for weight in self.parameters if self.group.size > 1 else ():
+            numbers = weight.detach().cpu().contiguous().view(-1).view(torch.uint8)
+            found = zlib.crc32(numbers.numpy().data, found)
+        return found
 
     def restored(self, state: Any, shards: list[Any] | None) -> Any:
         """Continue with this process's own shards."""
