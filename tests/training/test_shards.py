@@ -201,6 +201,8 @@ def test_a_new_run_has_a_shard_for_each_process():
         ({"shards": 4}, 3, r"there are 3 processes, but .* cut into 4 \(--shards\)"),
         ({}, 2, r"there are 2 processes, but .* cut into 1 \(--shards\)"),
         ({"method": "dropout", "shard_noise": "shared"}, 1, "--shard-noise is shared, but dropout"),
+        ({"method": "sharpened", "form": "shrinking", "shards": 2}, 1, "keeps statistics"),
+        ({"method": "ensemble", "base": "sharpened", "form": "shrinking", "shards": 2}, 1, "keeps"),
         ({"method": "sharpened", "shard_noise": "shared"}, 1, "another --method: plain, bbb"),
     ],
 )

@@ -33,6 +33,11 @@ def require_shards(config: TrainingConfig, group: Group) -> None:
             f"(--shards); start as many processes as divide {shards}, or a new run with --shards "
             f"{size}"
         )
+    if shards > 1 and not METHODS[config.method].can_shard(config.options):
+        raise ConfigError(
+            f"--shards is {shards}, but {config.method} with --form shrinking keeps statistics of "
+            "the minibatches that it has seen, which cannot be cut; leave one of them out"
+        )
     if config.shard_noise == "shared" and not METHODS[config.method].can_share_noise:
         have = ", ".join(name for name, method in METHODS.items() if method.can_share_noise)
         raise ConfigError(

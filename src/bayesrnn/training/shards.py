@@ -174,7 +174,8 @@ class OwnNoise(Sharded):
     ) -> MinibatchLoss:
         """The mean of the losses of all shards; each is charged as a minibatch of its own."""
         scale = kl_scale._replace(minibatch=kl_scale.minibatch * self.shards)
-        losses: list[MinibatchLoss] = []
+        first: list[MinibatchLoss] = []
+        states: list[Any] = []
 
         def contribution(shard: int) -> Contribution:
             objective = self.objective(batches, number, state, shard)
@@ -189,7 +190,9 @@ class OwnNoise(Sharded):
                     term, self.parameters, retain_graph=term is not terms[-1], allow_unused=True
                 )
             ]
-            losses.append(loss._replace(total=loss.total.detach(), prior_kl=None))
+            # Of the others the state alone is kept: each holds its draw of all weights.
+            states.append(loss.state)
+            first[:] = first or [loss._replace(total=loss.total.detach(), prior_kl=None)]
             values = [term.item() for term in terms]
             return Contribution(gradients, [*values, loss.seen_kl, *loss.terms.values()])
 
@@ -197,10 +200,10 @@ class OwnNoise(Sharded):
         count = len(gradients) // len(self.parameters)
         values, (seen_kl, *terms) = numbers[:count], numbers[count:]
         made = _known(values, gradients, self.parameters)
-        return losses[0]._replace(
+        return first[0]._replace(
             total=made[0] if count == 1 else made[0] + made[1],
-            state=_states([loss.state for loss in losses]),
-            terms=dict(zip(losses[0].terms, terms, strict=True)),
+            state=_states(states),
+            terms=dict(zip(first[0].terms, terms, strict=True)),
             gradient_norm=lambda: None,
             seen_kl=seen_kl,
             prior_kl=None if count == 1 else made[1],
