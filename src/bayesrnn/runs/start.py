@@ -28,7 +28,7 @@ from bayesrnn.runs.resume import (
     with_new_course,
     without_added,
 )
-from bayesrnn.runs.sharding import require_shards, with_shards
+from bayesrnn.runs.sharding import require_same, require_shards, with_shards
 from bayesrnn.runs.start_from import inherited, take_weights
 from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
@@ -41,11 +41,12 @@ from bayesrnn.training.kept_files import (
     require_settings,
     require_words,
 )
-from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.loop import Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser, problem_kl_scale
 from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import denormals_flushed
 from bayesrnn.training.run_directory import FollowedRunDirectory, RunDirectory
+from bayesrnn.training.settings import LoopSettings
 from bayesrnn.untrusted import read_regular
 
 
@@ -143,6 +144,7 @@ def train_run(
         if resumes:
             config = with_new_course(config, given, saved, store, arguments.checkpoint)
         trainer = make_trainer(task, config, data, directory, device, group, after_epoch)
+        require_same(task, config, trainer.fingerprint, group)
         if store.exists():
             trainer.resume(arguments.checkpoint)
             _announce_settings(task, trainer, directory)
