@@ -8,6 +8,7 @@ help:
 	@echo "make test         install, then lint, type check and all tests"
 	@echo "make test-browser install a browser (by apt, as root), and test the page of serve in it"
 	@echo "make test-peers   install three other libraries in .venv-peers, and compare ours with them"
+	@echo "make test-loops   install Lightning and Accelerate in .venv-loops, and run the examples for them"
 	@echo "make docs         install what makes the documentation's site in .venv-docs, and build/site"
 	@echo "make bench        install, then the speed and memory benchmark"
 	@echo "make wheel        build what is published into dist/: wheels with and without the kernel, sdist"
@@ -50,6 +51,9 @@ test-browser: .venv/.installed-dev
 test-peers: .venv-peers/.installed
 	.venv-peers/bin/python -m pytest tests/peers
 
+test-loops: .venv-loops/.installed
+	.venv-loops/bin/python -m pytest tests/examples/test_examples.py -k "lightning_module or accelerate"
+
 # The wheel with the kernel is built from the source distribution, so that this is known to be whole.
 wheel: .venv-release/.installed
 	rm -rf dist
@@ -80,7 +84,7 @@ docs: .venv-docs/.installed
 	@echo "Read build/site/index.html; with its search: python3 -m http.server --directory build/site"
 
 clean:
-	rm -rf .venv .venv-check .venv-docs .venv-peers .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-check .venv-docs .venv-loops .venv-peers .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are taken away first and written last: an install that was cut off leaves none, and the next
@@ -107,6 +111,14 @@ clean:
 		--editable . hypothesis pytest pytest-timeout
 	.venv-peers/bin/python -m pip install --disable-pip-version-check \
 		--no-deps --requirement benchmarks/peers.txt
+	@touch $@
+
+.venv-loops/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c '$(check_python)'
+	$(PYTHON) -m venv --clear .venv-loops
+	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+		.venv-loops/bin/python -m pip install --disable-pip-version-check \
+		--editable . accelerate hypothesis lightning pytest pytest-timeout
 	@touch $@
 
 .venv-release/.installed: constraints.txt
@@ -145,6 +157,7 @@ check_python = import sys, importlib.util as u; \
 	all(map(u.find_spec, ("venv", "ensurepip"))) or sys.exit("$(PYTHON) has no venv module: \
 	install it first (Debian and Ubuntu: apt install python3-venv)")
 
-.PHONY: help install quickstart demo bench test test-browser test-peers docs wheel release-check clean
+.PHONY: help install quickstart demo bench test test-browser test-loops test-peers docs wheel \
+	release-check clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:

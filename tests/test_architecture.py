@@ -24,6 +24,7 @@ PACKAGE = ROOT / "src" / "bayesrnn"
 # A room may import itself and every room on a line above its own. "" is the package's own __init__.
 LEVELS = (
     ("errors",),
+    ("untrusted",),
     ("options",),
     ("durable", "progress", "random"),
     ("core", "nn", "data", "report"),
@@ -43,7 +44,7 @@ LEVEL_OF = {room: level for level, rooms in enumerate(LEVELS) for room in rooms}
 
 # What a task learns from and what it trains: these modules of a task know no run, no method.
 LOW_MODULES = ("data", "model")
-LOW_ROOMS = ("errors", "durable", "progress", "random", "nn", "data")
+LOW_ROOMS = ("errors", "untrusted", "durable", "progress", "random", "nn", "data")
 
 FORBIDDEN = (
     *("pickle", "_pickle", "cloudpickle", "dill", "joblib", "shelve"),

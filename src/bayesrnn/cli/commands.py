@@ -32,6 +32,7 @@ from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import read_summary
 from bayesrnn.serve.command import ServeOptions, serve
 from bayesrnn.tasks import TASKS, task_of
+from bayesrnn.training.distributed import joined
 
 
 def training_command(name: str) -> Callable[..., None]:
@@ -46,8 +47,10 @@ def training_command(name: str) -> Callable[..., None]:
     def train(training: Any) -> None:
         given = given_options(training)
         run = {f.name: given.pop(f.name) for f in fields(RunArguments) if f.name in given}
-        path = train_run(task, RunArguments(**run), given)
-        say(f"the run is in {path}; next: bayesrnn evaluate {path}")
+        options = RunArguments(**run)
+        with joined(options.peer_timeout) as group:
+            path = train_run(task, options, given, group)
+            say(f"the run is in {path}; next: bayesrnn evaluate {path}")
 
     stated: Any = train
     stated.options = arguments.options

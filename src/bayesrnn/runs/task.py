@@ -6,7 +6,6 @@ a task is here; nothing else of the program knows what is learnt.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -62,6 +61,9 @@ class Measure:
         """A value in the unit that is shown; `-` where there is none."""
         return number_text(value, self.digits)
 
+
+#: No finite number of ours is as large; whole numbers have no infinity.
+_BEYOND = 1e308
 
 PERPLEXITY = Measure("perplexity", "perplexity")
 
@@ -326,4 +328,5 @@ class TrainedRun(Generic[Config]):
 
 def finite_number(value: Any) -> float | None:
     """The value as a number; None where it is none, or not finite."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    known = isinstance(value, float | int) and not isinstance(value, bool)
+    return float(value) if known and abs(value) < _BEYOND else None

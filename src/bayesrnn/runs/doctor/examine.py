@@ -26,7 +26,7 @@ from bayesrnn.runs.load import make_method
 from bayesrnn.runs.places import moved
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.runs.verdict import read_verdict
-from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.kept_files import read_metrics
 from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
@@ -69,7 +69,7 @@ def examine(
         tensors = tensor_reports(anew.posterior, anew.start, seeded(seed))
     measure, clip = task.measure(run.files.__getitem__), run.config.clip or None
     calibration = run.calibrated()
-    records, batches = RunDirectory(path).metrics.read(), problem.minibatches(0)
+    records, batches = read_metrics(path), problem.minibatches(0)
     rounds = run.method.round_epochs(run.config.options, run.config.epochs)
     validation = None
     if held_out is not None:

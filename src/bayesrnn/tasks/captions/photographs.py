@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import io
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
 from torch import Tensor
 
-from bayesrnn.errors import CorpusError, MissingExtraError
+from bayesrnn.errors import ConfigError, CorpusError, MissingExtraError
+from bayesrnn.untrusted import limit_from, read_regular
 
 if TYPE_CHECKING:
     from PIL import Image
@@ -41,6 +43,11 @@ _SIXTEEN_BITS: Final = ("I", "I;16", "I;16B", "I;16L", "I;16N")
 
 _PREVIEW_SIDE = 400
 _PREVIEW_QUALITY = 80
+
+#: Environment variable for the most million pixels of an image; and the longest side, which is
+#: that of a JPEG file.
+_MOST_PIXELS, _USUAL_MEGAPIXELS = "BAYESRNN_IMAGE_MEGAPIXELS", 90
+_LONGEST_SIDE = 65_535
 
 _ADVICE = "give a JPEG, PNG, WebP, GIF, TIFF or BMP file"
 
@@ -88,12 +95,12 @@ def read_photograph(path: Path, with_preview: bool = False) -> Photograph:
     What is transparent becomes white, other kinds of colour become red, green and blue, and of
     several frames the first is taken.
     """
-    return _photograph(_decoded(path), with_preview)
+    return _photograph(_decoded(_content(path), str(path)), with_preview)
 
 
 def photograph_of(content: bytes, name: str, most_pixels: int) -> Photograph:
     """The same of the bytes of a file that messages call `name`; larger ones are not decoded."""
-    return _photograph(_decoded_from(io.BytesIO(content), name, most_pixels), with_preview=False)
+    return _photograph(_decoded(content, name, most_pixels), with_preview=False)
 
 
 def _photograph(whole: Image.Image, with_preview: bool) -> Photograph:
@@ -144,39 +151,31 @@ def _preview(whole: Image.Image) -> Preview:
     return Preview(content.getvalue(), *whole.size)
 
 
-def _decoded(path: Path) -> Image.Image:
+def _content(path: Path) -> bytes:
     try:
-        file = path.open("rb")
+        return read_regular(path)
     except OSError as error:
         raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
-    with file:
-        return _decoded_from(file, str(path))
 
 
-def _decoded_from(file: BinaryIO, name: str, most_pixels: int | None = None) -> Image.Image:
-    """A decoded image; of more pixels than `most_pixels`, or than Pillow allows, none."""
+def _decoded(content: bytes, name: str, most_pixels: int | None = None) -> Image.Image:
+    """A decoded image, of at most as many pixels as given, or as the environment allows."""
     try:
-        from PIL import Image, UnidentifiedImageError
+        from PIL import UnidentifiedImageError
     except ImportError:
         raise MissingExtraError(
             "reading image files needs an extra: pip install 'bayesrnn[captions]'"
         ) from None
-    most = most_pixels or Image.MAX_IMAGE_PIXELS or 0
-    too_many = f"{name} has more than {most / 1e6:.0f} million pixels; make it smaller first"
     try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _without_limit():
             warnings.simplefilter("ignore")  # of oddities that do not keep it from being shown
-            warnings.simplefilter("error", Image.DecompressionBombWarning)
-            with _opened(file) as image:
-                if most_pixels is not None and image.width * image.height > most_pixels:
-                    raise CorpusError(too_many)
+            with _opened(content) as image:
+                _require_size(image, name, most_pixels)
                 return _upright(image, name)
-    except CorpusError:
+    except (CorpusError, ConfigError):
         raise
     except UnidentifiedImageError:
         raise CorpusError(f"{name} is not an image that can be read; {_ADVICE}") from None
-    except (Image.DecompressionBombWarning, Image.DecompressionBombError):
-        raise CorpusError(too_many) from None
     except Exception as error:  # decoders meet damaged files with errors of all kinds
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CorpusError(
@@ -184,13 +183,39 @@ def _decoded_from(file: BinaryIO, name: str, most_pixels: int | None = None) -> 
         ) from error
 
 
-def _opened(file: BinaryIO) -> Image.Image:
+@contextmanager
+def _without_limit() -> Iterator[None]:
+    """Without the limit of Pillow, in whose place ours stands; opening unpacks nothing."""
+    from PIL import Image
+
+    usual, Image.MAX_IMAGE_PIXELS = Image.MAX_IMAGE_PIXELS, None
+    try:
+        yield
+    finally:
+        Image.MAX_IMAGE_PIXELS = usual
+
+
+def _require_size(image: Image.Image, name: str, most: int | None) -> None:
+    """Refuse what takes too much memory, before it is unpacked."""
+    advice = "make it smaller"
+    if most is None:
+        most = limit_from(_MOST_PIXELS, _USUAL_MEGAPIXELS) * 1_000_000
+        advice += f", or set {_MOST_PIXELS} to more million pixels"
+    width, height = image.size
+    if width * height > most or max(width, height) > _LONGEST_SIDE:
+        raise CorpusError(
+            f"{name} has {width:,} x {height:,} pixels, and at most {most / 1e6:g} million "
+            f"are read, {_LONGEST_SIDE:,} on a side; {advice}"
+        )
+
+
+def _opened(content: bytes) -> Image.Image:
     """An image whose size is known, and whose pixels are not decoded yet."""
     from PIL import Image
 
     Image.init()
     formats = [name for name in _FORMATS if name in Image.OPEN]  # not every Pillow has them all
-    return Image.open(file, formats=formats)
+    return Image.open(io.BytesIO(content), formats=formats)
 
 
 def _upright(image: Image.Image, name: str) -> Image.Image:
