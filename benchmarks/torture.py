@@ -166,6 +166,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--predictions", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--few", action="store_true", help="damage runs of two tasks only")
     parser.add_argument("--table", action="store_true", help="only show what was found before")
     given = parser.parse_args()
     folder = given.folder.resolve()
@@ -183,7 +184,7 @@ def main() -> int:
         until = time.monotonic() + given.seconds
         work = folder / "work"
         work.mkdir(parents=True, exist_ok=True)
-        runs = Runs(folder / "base")
+        runs = Runs(folder / "base", whole=not given.few)
 
         def file(part: str) -> Path:
             return folder / f"{part}.jsonl"

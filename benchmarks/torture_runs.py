@@ -75,10 +75,13 @@ class Target:
 
 
 class Runs:
-    """What is made once and kept: data, runs of all tasks, and their references."""
+    """What is made once and kept: data, runs, and their references.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.data = folder, folder / "data"
+    whole: of all tasks; or else of two.
+    """
+
+    def __init__(self, folder: Path, whole: bool = True) -> None:
+        self.folder, self.data, self.whole = folder, folder / "data", whole
         self.empty = folder / "empty"
         captions_data._FLICKR_SPLITS = FLICKR_SPLITS
         if not (folder / "made").exists():
@@ -198,14 +201,18 @@ class Runs:
         lm, labels = self._trained("lm", "lm"), self._trained("sentiment", "sentiment")
         prune = ["prune", str(lm), "--fractions", "0.3", "--fraction", "0.3", "--out", "OUT"]
         file = self._made("pruned.safetensors", prune)
-        return [
+        made = [
             Target(lm, 8, {**every, "": speak}),
             Target(labels, 6, {**every, "": rate}),
-            Target(self._trained("numbers", "sentiment", *numbers), 3, {**every, "": rate}),
-            Target(self._trained("forecast", "forecast"), 1, {**every, "": ["evaluate", "RUN"]}),
-            Target(self._trained("mnist", "mnist"), 1, {**every, "": ["evaluate", "RUN"]}),
             Target(file, 4, {"": speak}),
         ]
+        if self.whole:
+            run = self._trained("numbers", "sentiment", *numbers)
+            made.append(Target(run, 3, {**every, "": rate}))
+            for task in ("forecast", "mnist"):
+                run = self._trained(task, task)
+                made.append(Target(run, 1, {**every, "": ["evaluate", "RUN"]}))
+        return made
 
 
 def _whole(run: Path) -> str:
