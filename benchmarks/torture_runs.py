@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from same_results import make_data
 from torture_cases import fresh_copy
-from torture_worker import Said, ended, forked, judged_call, say_to
+from torture_worker import Said, ended, exit_code, forked, judged_call, say_to
 
 from bayesrnn.data.reading import read_series
 from bayesrnn.methods import METHODS
@@ -169,7 +169,7 @@ class Runs:
     def _train(self, arguments: list[str], run: Path) -> float:
         fresh_copy(self.empty, run)
         start = time.monotonic()
-        if code := ended(forked(lambda: say_to(arguments).code, self.folder), 300):
+        if code := ended(forked(lambda: exit_code(arguments), self.folder), 300):
             said = say_to([*arguments, "--resume"])
             raise RuntimeError(f"exit code {code}: {said.traceback or said.errors}")
         return time.monotonic() - start
@@ -182,7 +182,7 @@ class Runs:
                 words = [str(path) if word == "OUT" else word for word in command]
                 if words[0] == "train":
                     self._train(words, path)
-                elif ended(forked(lambda words=words: say_to(words).code, self.folder), 300):
+                elif ended(forked(lambda words=words: exit_code(words), self.folder), 300):
                     raise RuntimeError(str(say_to(words)))
         return path
 
