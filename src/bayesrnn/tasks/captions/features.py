@@ -63,12 +63,12 @@ def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
     """The features of a data set of images, which lie in its folder, plain or .gz."""
     path = published_file(data, f"{data}/{_FILE}", data_dir)
     try:
-        data = io.BytesIO(read_bytes(path))
-        with zipfile.ZipFile(data) as packed:
+        content = io.BytesIO(read_bytes(path))
+        with zipfile.ZipFile(content) as packed:
             if sum(part.file_size for part in packed.infolist()) > most_unpacked():
                 raise CorpusError(f"{path} {too_much_unpacked()}")
-        data.seek(0)
-        with np.load(data, allow_pickle=False) as file:
+        content.seek(0)
+        with np.load(content, allow_pickle=False) as file:
             missing = [name for name in _ARRAYS if name not in file]
             if missing:
                 raise CorpusError(
