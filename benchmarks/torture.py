@@ -101,13 +101,13 @@ def mutation_case(runs: Runs, number: int, folder: Path) -> dict[str, Any]:
     source = dice.choices(runs.targets, [target.weight for target in runs.targets])[0]
     copy = fresh_copy(source.path, folder / source.path.name)
     name = dice.choice(files_of(copy)) if copy.is_dir() else ""
+    by_state = name.endswith("state.safetensors") or name == "last"
+    expected = None if by_state else source.expected(name, copy)
     how = damage_file(dice, copy / name if name else copy, source.path / name)
     where = {"what": f"{source.path.name}/{name}", "how": how}
-    if name.endswith("state.safetensors") or name == "last":
+    if by_state:
         return {**where, **runs.judged_state(copy, source)}
-    arguments = source.command(name, copy)
-    said, expected = say_to(arguments), source.expected(name, folder / source.path.name)
-    return {**where, **judged(said, expected)}
+    return {**where, **judged(say_to(source.command(name, copy)), expected)}
 
 
 def input_case(runs: Runs, number: int, folder: Path) -> dict[str, Any]:
@@ -161,6 +161,7 @@ def main() -> int:
     parser.add_argument("--kills", type=int, default=200)
     parser.add_argument("--mutations", type=int, default=10_000)
     parser.add_argument("--inputs", type=int, default=5_000)
+    parser.add_argument("--saves", type=int, default=10_000, help="at most; there are fewer")
     parser.add_argument("--limits", type=int, default=60)
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--predictions", type=int, default=10_000)
@@ -187,7 +188,7 @@ def main() -> int:
         def file(part: str) -> Path:
             return folder / f"{part}.jsonl"
 
-        asked["saves"] = save_cases(file("saves"), work, until)
+        asked["saves"] = save_cases(file("saves"), given.saves, work, until)
         limit_cases(runs, given.limits, file("limits"), work, until)
         for part in ("mutations", "inputs"):
             case = {"mutations": mutation_case, "inputs": input_case}[part]

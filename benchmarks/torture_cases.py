@@ -91,21 +91,9 @@ def other_line(dice: random.Random, data: bytes) -> bytes:
 def something_else(dice: random.Random, data: bytes) -> bytes:
     """The file is another one altogether."""
     hostile = b"cos\nsystem\n(S'touch executed'\ntR."  # a pickle that would run a command
-    other = [
-        b"",
-        b"\n",
-        b"{}",
-        b"[]",
-        b"null",
-        b"5",
-        DEEP,
-        LONG,
-        b"PK\x03\x04",
-        b"\x1f\x8b",
-        hostile,
-    ]
+    other = [b"", b"\n", b"{}", b"[]", b"null", b"5", b"PK\x03\x04", b"\x1f\x8b"]
     del data
-    return dice.choice([*other, dice.randbytes(300)])
+    return dice.choice([*other, DEEP, LONG, hostile, dice.randbytes(300)])
 
 
 DAMAGES: tuple[Damage, ...] = (

@@ -57,9 +57,9 @@ def limit_case(runs: Runs, number: int, folder: Path) -> dict[str, Any]:
         return {**where, "end": "hang"}
     if code == 9:
         return {**where, "end": "traceback", "note": said.read_text() if said.exists() else ""}
-    if code not in (0, 1) and not (kind == "time" and code == -signal.SIGXCPU):
-        if not (kind == "time" and code == -signal.SIGKILL):
-            return {**where, "end": "crash", "note": f"exit code {code}"}
+    of_time = (-signal.SIGXCPU, -signal.SIGKILL) if kind == "time" else ()
+    if code not in (0, 1, *of_time):
+        return {**where, "end": "crash", "note": f"exit code {code}"}
     again = forked(lambda: say_to(arguments).code, folder)
     if (code := ended(again, 120)) is None:
         killed(again)
@@ -89,11 +89,11 @@ def memory_cases(
         return int(say_to([*train, str(-(-steps // 40)), *rest]).code or 0)
 
     def predicting() -> int:
-        from bayesrnn.tasks.sentiment.predict import PredictOptions, predict
+        from bayesrnn.tasks.sentiment.predict import PredictOptions, predict_texts
 
         options = PredictOptions(run=runs.folder / "sentiment", text="a good film", samples=2)
         for _ in range(predictions):
-            predict(options)
+            predict_texts(options)
         return 0
 
     works: list[Callable[[], int]] = [training, predicting]

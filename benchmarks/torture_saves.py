@@ -87,22 +87,27 @@ def start(run: Path) -> None:
 
 
 def save_next(run: Path) -> None:
+    """A later step, the best so far."""
     CheckpointStore(run).save(checkpoint(3, 7.0), best=True)
 
 
 def save_same(run: Path) -> None:
+    """The same step once more."""
     CheckpointStore(run).save(checkpoint(2, 7.0), best=True)
 
 
 def save_back(run: Path) -> None:
+    """An earlier step: the run went back."""
     CheckpointStore(run).save(checkpoint(1, 7.0), best=False)
 
 
 def tidy(run: Path) -> None:
+    """What a killed process left is removed."""
     CheckpointStore(run).clean()
 
 
 def write_files(run: Path) -> None:
+    """The other files of a run, and a page."""
     directory = RunDirectory(run)
     directory.write_text("config.toml", "new\n" * 50)
     directory.write_result("test", {"value": 7.0})
@@ -133,7 +138,7 @@ def wrong_after(run: Path) -> str:
     return ""
 
 
-def save_cases(results: Path, folder: Path, until: float) -> int:
+def save_cases(results: Path, most: int, folder: Path, until: float) -> int:
     """Each save, ended in each way at each call, until it ends by itself; gives how many."""
     done, number = done_in(results), 0
     started, run = folder / "before-save", folder / "save"
@@ -143,7 +148,7 @@ def save_cases(results: Path, folder: Path, until: float) -> int:
     for save in SAVES:
         for end in ENDS:
             calls, over = 0, False
-            while not over and time.monotonic() < until:
+            while not over and number < most and time.monotonic() < until:
                 if number < done:
                     over = known[number].get("over", False)
                 else:

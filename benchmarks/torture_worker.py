@@ -69,6 +69,8 @@ def judged(said: Said, expected: Said | None) -> dict[str, Any]:
         return {"end": "refused" if fine else "unclear", "note": last[:300]}
     if said.code == 0 and (expected is None or said.out == expected.out):
         return {"end": "same"}
+    if said.code == 0 and "is damaged, and not used" in said.errors:
+        return {"end": "refused", "note": last[:300]}
     return {"end": "wrong", "note": f"exit code {said.code}: {said.out[:300]} {last[:300]}"}
 
 
@@ -156,7 +158,10 @@ def all_cases(case: Case, cases: int, results: Path, folder: Path, until: float)
     def work() -> None:
         limited(MEMORY)
         for number in range(done_in(results), cases):
-            found = case(number)
+            try:
+                found = case(number)
+            except Exception:
+                found = {"end": "crash", "note": traceback.format_exc()[-1500:]}
             if (folder / CANARY).exists():
                 (folder / CANARY).unlink()
                 found = {**found, "end": "executed"}

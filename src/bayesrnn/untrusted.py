@@ -32,14 +32,17 @@ def read_regular(path: Path, most: int = MOST_TEXT, inside: Path | None = None) 
         raise _refusal(path, "it is a link that leads out of the folder; put the file itself there")
     # A pipe is opened without waiting for its other end.
     descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    with os.fdopen(descriptor, "rb") as file:
+    try:
         found = os.fstat(descriptor)
         if not stat.S_ISREG(found.st_mode):
             raise _refusal(path, "it is not a file, but a folder, a pipe or a device")
         if found.st_size > most:
             raise _refusal(path, f"it has {found.st_size:,} bytes, and at most {most:,} are read")
-        # So much memory is taken at once; what is written meanwhile is not waited for.
-        return file.read(found.st_size)
+        with os.fdopen(descriptor, "rb", closefd=False) as file:
+            # So much memory is taken at once; what is written meanwhile is not waited for.
+            return file.read(found.st_size)
+    finally:
+        os.close(descriptor)
 
 
 def plain_json(data: bytes | str) -> Any:

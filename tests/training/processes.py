@@ -14,6 +14,16 @@ PRELOADED = [
 ]
 
 
+def server():
+    """Where processes come from that need to import nothing more."""
+    root = str(Path(__file__).parents[2])
+    if root not in sys.path:  # the processes get a copy, to find the functions of tests
+        sys.path.append(root)
+    context = multiprocessing.get_context("forkserver")
+    context.set_forkserver_preload(PRELOADED)
+    return context
+
+
 def free_port():
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
@@ -46,11 +56,7 @@ def group_of(size, folder, *calls, splits=None, **environment):
 
     Gives the processes by rank; their `output` is the file with what each has printed.
     """
-    root = str(Path(__file__).parents[2])
-    if root not in sys.path:  # the processes get a copy, to find this module
-        sys.path.append(root)
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(PRELOADED)
+    context = server()
     folder.mkdir(parents=True, exist_ok=True)
     ports = [str(free_port()) for _ in calls]
     common = {"WORLD_SIZE": str(size), "MASTER_ADDR": "127.0.0.1", **environment}

@@ -65,6 +65,10 @@ _ANY_TASK: dict[tuple[str, ...], Command] = {
     ("doctor",): Command(
         f"{_COMMANDS}:examine_run", "Say why a run does not learn, and what to try."
     ),
+    ("serve",): Command(
+        f"{_COMMANDS}:serve_runs",
+        "Show runs on a page: type, drop or draw something, and see what they doubt.",
+    ),
 }
 _ABOUT: dict[tuple[str, ...], Command] = {
     ("info",): Command(

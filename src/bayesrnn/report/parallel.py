@@ -37,12 +37,12 @@ class _Frame(NamedTuple):
 
     width: int
     height: int
-    count: int
+    axes: int
     narrow: bool
     labels: float
 
     def at(self, axis: int, place: float) -> tuple[float, float]:
-        steps = max(self.count - 1, 1)
+        steps = max(self.axes - 1, 1)
         if self.narrow:
             return 24 + (self.width - 48) * place, 84 + _ROW * axis
         inside = self.width - 32 - 2 * self.labels

@@ -95,6 +95,19 @@ def load_run(
     )
 
 
+def count_weights(task: Task[Any, Any], config: TrainingConfig, files: Mapping[str, str]) -> float:
+    """How many weights the network of a configuration has, without memory for them."""
+    plain = METHODS["plain"]
+    of_one = replace(config, method="plain", kl_weighting="uniform", kl_warmup=None, options={})
+    method = plain(plain.options_type(), RandomStreams(config.seed))
+    try:
+        with torch.device("meta"):
+            network = task.build(of_one, files, method, method.streams)
+    except RuntimeError:  # more than 64 bits can count
+        return math.inf
+    return sum(weight.numel() for weight in network.parameters())
+
+
 def _require_fitting_size(
     task: Task[Any, Any],
     path: Path,
@@ -103,15 +116,7 @@ def _require_fitting_size(
     saved: Checkpoint,
 ) -> None:
     """Refuse a configuration of a larger network than was saved, before memory is taken for it."""
-    plain = METHODS["plain"]
-    of_one = replace(config, method="plain", kl_weighting="uniform", kl_warmup=None, options={})
-    method = plain(plain.options_type(), RandomStreams(config.seed))
-    try:
-        with torch.device("meta"):
-            network = task.build(of_one, files, method, method.streams)
-        asked = sum(weight.numel() for weight in network.parameters())
-    except RuntimeError:  # more than 64 bits can count
-        asked = math.inf
+    asked = count_weights(task, config, files)
     if asked > sum(weight.numel() for weight in saved.model.values()):
         raise CheckpointError(
             f"the checkpoint of step {saved.step} does not fit the configuration of {path}, which "

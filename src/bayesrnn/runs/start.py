@@ -1,5 +1,6 @@
 """Start a run of any task, or continue it."""
 
+import os
 from collections.abc import Callable, Mapping
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
@@ -9,7 +10,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from bayesrnn.durable import reason
+from bayesrnn.durable import reason, remove_left_behind
 from bayesrnn.errors import ConfigError, Interrupted, MissingExtraError, RunError
 from bayesrnn.methods.base import Method
 from bayesrnn.options import CheckedOptions, from_toml, option
@@ -18,7 +19,7 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.runs.calibrate import calibrate_after_training
 from bayesrnn.runs.config import TrainingConfig
 from bayesrnn.runs.devices import choose_device
-from bayesrnn.runs.load import make_method, read_config
+from bayesrnn.runs.load import count_weights, make_method, read_config
 from bayesrnn.runs.places import found_again, with_whole_paths
 from bayesrnn.runs.resume import (
     how_it_goes_on,
@@ -136,6 +137,8 @@ def train_run(
             )
         if group.is_first:
             store.clean()
+            for folder in (path, path / "results"):
+                remove_left_behind(folder)
         group.wait()
         if resumes:
             config = with_new_course(config, given, saved, store, arguments.checkpoint)
@@ -179,6 +182,7 @@ def make_trainer(
     group, streams = group or Group(), RandomStreams(config.seed)
     method = make_method(config, streams)
     files = task.files(data)
+    _require_memory(count_weights(task, config, files))
     net = task.build(config, files, method, streams).to(device)
     problem = task.problem(config, data, method, net, device)
     return Trainer(
@@ -210,6 +214,16 @@ def make_trainer(
         after_epoch=after_epoch,
         files=KeptFiles({CONFIG: config.to_toml(), **files}),
     )
+
+
+def _require_memory(weights: float) -> None:
+    """Refuse a network that cannot be trained here: weights and gradients alone are too much."""
+    needed, have = 2 * 4 * weights, os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
+    if needed > have:
+        raise ConfigError(
+            f"the network has {weights:.3g} weights, which take at least {needed / 1e9:,.3g} GB "
+            f"to train; this machine has {have / 1e9:,.3g}. Give a smaller --hidden or --layers"
+        )
 
 
 def _announce_settings(task: Task[Any, Any], trainer: Trainer, directory: RunDirectory) -> None:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from bayesrnn.errors import RunError
+from bayesrnn.progress import say
 from bayesrnn.random import seeded
 from bayesrnn.report.text import counted
 from bayesrnn.runs.calibration import WORTH, Calibration
@@ -102,8 +103,14 @@ def read_verdict_text(path: Path) -> str | None:
     try:
         text = RunDirectory(path).read_sealed(VERDICT_FILE)["text"]
     except (RunError, ValueError, KeyError, TypeError):
+        _say_not_used(path)
         return None
     return str(text)
+
+
+def _say_not_used(path: Path) -> None:
+    if (path / VERDICT_FILE).exists():
+        say(f"note: {path / VERDICT_FILE} is damaged, and not used; run `bayesrnn calibrate` again")
 
 
 class KeptVerdict(NamedTuple):
@@ -128,6 +135,7 @@ def read_verdict(path: Path) -> KeptVerdict | None:
         verdict = Verdict(findings, int(values["predictions"]), str(values["unit"]))
         return KeptVerdict(int(values["step"]), verdict)
     except (RunError, ValueError, KeyError, TypeError, AttributeError):
+        _say_not_used(path)
         return None
 
 

@@ -185,8 +185,8 @@ class Trainer:
             if bar.disable and now - last_line > LINE_SECONDS:
                 say(f"step {position.step}: {self._brief(metrics)}")
                 last_line = now
-            is_due = now - last_save > 60 * self.settings.save_minutes
-            stopped, is_due = self.group.largest(request.signal_number or 0, is_due)
+            is_time = now - last_save > 60 * self.settings.save_minutes
+            stopped, is_due = self.group.largest(request.signal_number or 0, is_time)
             if stopped or is_due:
                 self.save()
                 last_save = time.monotonic()

@@ -110,7 +110,7 @@ class Sharded(Whole):
         total = self.group.total(in_order(flat, self.own.start, len(self.own)))
         total /= self.shards
         sizes = [shape.numel() for shape in shapes if shape is not None]
-        *parts, numbers = total.split([*sizes, len(total) - sum(sizes)])
+        *parts, numbers = torch.split(total, [*sizes, len(total) - sum(sizes)])
         made = iter(parts)
         gradients = [None if shape is None else next(made).view(shape) for shape in shapes]
         return Contribution(gradients, numbers.tolist())

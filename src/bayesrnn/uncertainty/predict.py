@@ -125,6 +125,8 @@ def _is_random(net: AnyNetwork) -> bool:
     """Whether two draws of a network may differ."""
     if isinstance(net, Trained):
         return net.method.draws_differ
+    if isinstance(net, KeptDraws):
+        return True
     return any(isinstance(layer, Bayesian) for layer in net.modules()) or bool(dropout_layers(net))
 
 

@@ -70,7 +70,7 @@ def test_the_importances_are_shares_of_one_and_are_shown(found):
 
 
 def test_a_search_without_a_finished_trial_has_a_page(search, opened):
-    folder, _ = search(trials=1, given={"lr": 1e30, "clip": 0.0})
+    folder, _ = search(trials=1, given={"lr": 1e18, "clip": 0.0})
     found = read_findings(opened(folder))
     assert best_sentence(found) == "No trial has been trained to its end yet."
     page = search_page(found, "again")

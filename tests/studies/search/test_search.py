@@ -1,7 +1,9 @@
 """A search over runs of the toy task, begun, joined, killed, taken up and shown."""
 
 import json
+import os
 import shutil
+import signal
 
 import optuna
 import pytest
@@ -10,8 +12,13 @@ from optuna.trial import TrialState
 from bayesrnn.errors import ConfigError, Interrupted, MissingExtraError, RunError
 from bayesrnn.options import from_toml
 from bayesrnn.studies.search import worker
+from bayesrnn.studies.search.lease import holder
 from bayesrnn.studies.search.record import TrialRecord, read_progress, read_record
+from bayesrnn.training.checkpoints import CheckpointStore
+from bayesrnn.training.loop import Trainer
 from bayesrnn.training.run_directory import RunDirectory
+
+from ...conftest import model_hash
 
 
 def told(folder):
@@ -68,7 +75,7 @@ def test_best_toml_trains_the_best_trial_again(search, toy, program, tmp_path):
     assert saved == made
 
 
-def test_a_search_goes_on_and_takes_no_other_settings(search, toy, program):
+def test_a_search_goes_on_and_takes_no_other_settings(search, toy, program, tmp_path):
     folder, _ = search(trials=2)
     program("search", "toy", "--out", folder, "--trials", 3)
     assert len(study(folder).get_trials()) == 3
@@ -81,6 +88,12 @@ def test_a_search_goes_on_and_takes_no_other_settings(search, toy, program):
         assert code == 1
         assert said in errors
         assert errors.count("\n") == 1
+    for given, said in (
+        (["--epochs", "+3"], "--epochs is +3, which is more than a run has"),
+        (["--start-from", "runs/a"], "a search trains its runs from the start"),
+    ):
+        code, _, errors = program("search", "toy", "--out", tmp_path / "new", *given)
+        assert (code, said in errors) == (1, True), errors
     code, _, errors = program("search", "mnist", "--out", folder)
     assert (code, "is a search over runs of `bayesrnn train toy`" in errors) == (1, True)
 
@@ -122,8 +135,6 @@ def test_a_trial_whose_worker_died_is_finished_by_another(
             patch.setattr(f"{module}.worker.train_run", die)
         elif moment == "mid-epoch":
             stepped = iter(range(9))  # six minibatches an epoch
-            from bayesrnn.training.loop import Trainer
-
             step = Trainer.step
             patch.setattr(
                 Trainer,
@@ -162,7 +173,7 @@ def test_one_worker_leaves_the_trial_of_another_alone(search, opened):
 
 
 def test_a_trial_that_diverges_is_over_and_the_search_goes_on(search, monkeypatch):
-    folder, said = search(trials=2, given={"lr": 1e30, "clip": 0.0})
+    folder, said = search(trials=2, given={"lr": 1e18, "clip": 0.0})
     assert "diverged" in said
     assert "trial 1: the loss became" in said
     assert [t.state for t in study(folder).get_trials()] == [TrialState.PRUNED] * 2
@@ -196,21 +207,33 @@ def test_a_trial_is_stopped_only_once_its_learning_rate_falls(search, monkeypatc
     assert read_progress(folder / "trials/0000").epochs == 5
 
 
-def test_a_stop_request_saves_and_says_how_to_go_on(search, monkeypatch, opened):
-    def stop(*_args):
-        raise Interrupted(15, "stopped in epoch 1")
+def test_a_stop_request_saves_in_mid_epoch_and_says_how_to_go_on(search, monkeypatch):
+    quiet, _ = search("quiet", trials=1)
+    step = Trainer.step
 
-    monkeypatch.setattr(worker, "train_run", stop)
-    with pytest.raises(Interrupted) as stopped:
-        search(trials=2)
-    assert stopped.value.signal_number == 15
-    assert "stopped in trial 0; everything is saved; go on with: bayesrnn search toy" in str(
-        stopped.value
+    def step_and_stop(trainer):
+        if trainer.position.step == 8:  # of six in each epoch
+            os.kill(os.getpid(), signal.SIGTERM)
+        return step(trainer)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Trainer, "step", step_and_stop)
+        with pytest.raises(Interrupted) as stopped:
+            search("stopped", trials=1)
+    folder = quiet.parent / "stopped"
+    assert stopped.value.signal_number == signal.SIGTERM
+    assert str(stopped.value) == (
+        "stopped in trial 0; everything is saved; go on with: bayesrnn search toy --trials 1 "
+        f"--out {folder}"
     )
+    assert CheckpointStore(folder / "trials/0000").step("last") == 9
+    assert holder(folder / "trials/0000/lease") == ""
+    search("stopped", trials=1)
+    assert model_hash(folder / "trials/0000") == model_hash(quiet / "trials/0000")
 
 
 def test_an_error_of_a_trial_says_where(search, monkeypatch):
-    def fail(*_args):
+    def fail(*_args, **_options):
         raise RunError("the disk is full")
 
     monkeypatch.setattr(worker, "train_run", fail)

@@ -91,7 +91,7 @@ def read_progress(folder: Path) -> Progress | None:
         return None
     config = read_config(folder)
     records = [record for record in run.metrics.read() if record.get("kind") == "epoch"]
-    best = next((record for record in reversed(records) if record.get("best")), {})
+    best: Mapping[str, Any] = next((one for one in reversed(records) if one.get("best")), {})
     rounds = METHODS[config["method"]].round_epochs(config.get("options", {}), config["epochs"])
     schedule = Schedule(config["lr"], config["hold_epochs"], config["decay"])
     return Progress(

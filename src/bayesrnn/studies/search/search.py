@@ -8,6 +8,7 @@ DIR/search.html            all of it as a page
 """
 
 import math
+import shutil
 import zlib
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -92,6 +93,8 @@ class Search:
                     if record := self._taken_up(trial, folder):
                         return Claim(record, folder, lease)
                     lease.release()
+                    if read_record(folder) is None:
+                        shutil.rmtree(folder)  # it was refused, and is no run
             for _ in range(_REFUSALS):
                 if self.asked >= most:
                     return None

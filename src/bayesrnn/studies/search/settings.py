@@ -9,6 +9,7 @@ from bayesrnn.durable import write_durably
 from bayesrnn.errors import ConfigError, RunError
 from bayesrnn.options import flag, from_toml, to_toml
 from bayesrnn.runs.places import with_whole_paths
+from bayesrnn.runs.resume import refuse_added
 from bayesrnn.runs.task import Task
 from bayesrnn.studies.search.options import SearchOptions
 from bayesrnn.studies.search.space import MACHINE, Space
@@ -45,6 +46,12 @@ def make_settings(
     task: Task[Any, Any], options: SearchOptions, given: Mapping[str, Any]
 ) -> Settings:
     """The settings of a new search."""
+    refuse_added(given)
+    if "start_from" in given:
+        raise ConfigError(
+            f"--start-from is {given['start_from']}, but a search trains its runs from the start; "
+            "leave it out"
+        )
     named = {name: value for name, value in given.items() if name not in MACHINE}
     whole = with_whole_paths(task, {"method": task.resolve(named).method, **named})
     space = find_space(options.space, task, whole)

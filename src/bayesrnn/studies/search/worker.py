@@ -30,7 +30,7 @@ def work(
     trials: int,
     machine: Mapping[str, Any],
     command: str,
-    after_trial: Callable[[], None],
+    after_trial: Callable[[], object],
 ) -> None:
     """Train trials until there are none left for this worker.
 

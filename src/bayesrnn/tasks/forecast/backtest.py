@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bayesrnn.data.series import Floats
+from bayesrnn.data.series import Floats, SeriesSet
 from bayesrnn.tasks.forecast.conformal import Calibration, Intervals, Widening, errors_of
 from bayesrnn.tasks.forecast.data import ForecastData
 from bayesrnn.tasks.forecast.paths import Paths, draw_paths
@@ -36,6 +36,7 @@ CALIBRATED_WINDOWS: Final = 400
 class Known:
     """Windows of series, what lies before each, and what came."""
 
+    series: SeriesSet
     places: Places
     pasts: list[Floats]
     truths: Truths
@@ -54,7 +55,7 @@ def known_windows(data: ForecastData, places: Places) -> Known:
         came = target[start : start + horizon]
         values.append(np.pad(came, (0, horizon - len(came)), constant_values=np.nan))
     made = np.array(values).reshape(len(pasts), horizon)
-    return Known(places, pasts, Truths(made, naive_scales(pasts, season)))
+    return Known(data.series, places, pasts, Truths(made, naive_scales(pasts, season)))
 
 
 def paths_of(
@@ -72,21 +73,6 @@ def paths_of(
 
 
 @dataclass(frozen=True)
-class Backtest:
-    """The scores of a network, raw and calibrated, and of forecasts without one.
-
-    widening: what the last windows ask for of intervals of the future.
-    """
-
-    network: Scores
-    calibrated: Scores | None
-    widening: Widening | None
-    seasonal: Scores
-    last: Scores
-    epistemic_share: float
-
-
-@dataclass(frozen=True)
 class Tested:
     """Forecasts of windows whose values are known.
 
@@ -99,6 +85,23 @@ class Tested:
     bounds: Intervals | None
     calibration: Calibration | None
     shares: Floats
+
+
+@dataclass(frozen=True)
+class Backtest:
+    """The scores of a network, raw and calibrated, and of forecasts without one.
+
+    widening: what the last windows ask for of intervals of the future. windows: themselves; where
+        networks were trained anew, those of the last one.
+    """
+
+    network: Scores
+    calibrated: Scores | None
+    widening: Widening | None
+    seasonal: Scores
+    last: Scores
+    epistemic_share: float
+    windows: Tested
 
 
 def backtest(
@@ -162,6 +165,7 @@ def scored(parts: Sequence[Tested], season: int) -> Backtest:
         seasonal=naive_scores(known, horizon, season),
         last=naive_scores(known, horizon, 1),
         epistemic_share=float(np.concatenate([part.shares for part in parts]).mean()),
+        windows=parts[-1],
     )
 
 
@@ -171,7 +175,8 @@ def _together(parts: Sequence[Known]) -> Known:
         np.concatenate([getattr(part.truths, name) for part in parts])
         for name in ("values", "scales")
     )
-    return Known(places, [past for part in parts for past in part.pasts], Truths(values, scales))
+    pasts = [past for part in parts for past in part.pasts]
+    return Known(parts[-1].series, places, pasts, Truths(values, scales))
 
 
 def calibrated_bounds(

@@ -3,7 +3,8 @@
 Split-conformal (Vovk et al. 2005; Romano et al. 2019), with errors in units of the predicted width,
 so that one number widens, or narrows, the intervals of all series. What it promises is of windows
 that could change places, and weeks of one season cannot with those of another: each forecast is
-calibrated on the windows just before it, which go along with it (Xu and Xie 2021).
+calibrated on the windows just before it, which go along with it (Xu and Xie 2021), at a level that
+is higher as long as intervals hold too little, and lower where too much (Gibbs and Candes 2021).
 """
 
 from __future__ import annotations
@@ -11,6 +12,7 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Final
 
 import numpy as np
@@ -22,6 +24,8 @@ from bayesrnn.tasks.forecast.scores import LEVELS, Forecasts, Truths
 #: Errors of a step that suffice to calibrate it by itself, and of all steps to calibrate at all.
 ENOUGH_BY_STEP: Final = 20
 ENOUGH: Final = 10
+#: How far a window that holds everything, or nothing, moves the level of the next one.
+_RATE: Final = 0.2
 
 #: By level both ends, [..., horizon].
 Intervals = dict[int, tuple[Floats, Floats]]
@@ -84,10 +88,11 @@ def errors_of(forecasts: Forecasts, truths: Truths, levels: tuple[int, ...] = LE
     return found
 
 
-def widening_of(errors: Errors) -> Widening | None:
+def widening_of(errors: Errors, asked: Mapping[int, float] | None = None) -> Widening | None:
     """The widening that these errors ask for; None where there are too few.
 
-    The ceil((n + 1) level)-th smallest of n errors is what is added.
+    The ceil((n + 1) level)-th smallest of n errors is what is added. asked: by level, the share
+    that is to be held in its place.
     """
     there = ~np.isnan(next(iter(errors.values())))
     by_step = there.sum(0)
@@ -96,10 +101,11 @@ def widening_of(errors: Errors) -> Widening | None:
     pooled = bool(by_step.min() < ENOUGH_BY_STEP)
     shares = {}
     for level, of_level in errors.items():
+        share = level / 100 if asked is None else asked[level]
         if pooled:
-            found = [_needed(of_level[there], level)] * there.shape[1]
+            found = [_needed(of_level[there], share)] * there.shape[1]
         else:
-            found = [_needed(of_level[of, step], level) for step, of in enumerate(there.T)]
+            found = [_needed(of_level[of, step], share) for step, of in enumerate(there.T)]
         shares[level] = tuple(found)
     return Widening(shares, int(there.sum() if pooled else by_step.min()), pooled)
 
@@ -133,13 +139,31 @@ class Calibration:
 
         Where fewer are known before it, the earliest ones.
         """
-        numbers = np.unique(self.back)
-        first = min(int(np.searchsorted(numbers, back, side="right")), len(numbers) - self.count)
-        first = max(first, 0)
-        chosen = np.isin(self.back, numbers[first : first + self.count])
-        return widening_of({level: of[chosen] for level, of in self.errors.items()})
+        return self._course[min(self._course, key=lambda of: (of > back, abs(of - back)))]
+
+    @cached_property
+    def _course(self) -> dict[int, Widening | None]:
+        """The widening of each window with enough of them before it, and of the future, 0."""
+        numbers = np.unique(self.back)[::-1]
+        asked = {level: level / 100 for level in self.errors}
+        found: dict[int, Widening | None] = {}
+        for place in range(min(self.count, len(numbers)), len(numbers) + 1):
+            past = np.isin(self.back, numbers[max(place - self.count, 0) : place])
+            widening = widening_of({level: of[past] for level, of in self.errors.items()}, asked)
+            number = int(numbers[place]) if place < len(numbers) else 0
+            found[number] = widening
+            if widening is None or not number:
+                continue
+            for level, of in self.errors.items():
+                errors = of[self.back == number]
+                there = ~np.isnan(errors)
+                if there.any():
+                    held = (errors <= np.array(widening.shares[level]))[there].mean()
+                    asked[level] += _RATE * (level / 100 - float(held))
+        return found
 
 
-def _needed(errors: Floats, level: int) -> float:
-    rank = min(math.ceil((len(errors) + 1) * level / 100), len(errors))
-    return float(np.sort(errors)[rank - 1])
+def _needed(errors: Floats, share: float) -> float:
+    # Not quite a whole number may be what rounding has made of one.
+    rank = math.ceil((len(errors) + 1) * share - 1e-9)
+    return float(np.sort(errors)[min(max(rank, 1), len(errors)) - 1])
