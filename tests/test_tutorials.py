@@ -111,7 +111,7 @@ def images(tmp_path, tiny_flickr8k, monkeypatch) -> None:
         def extract_features(self, pixels):
             return pixels.mean((1, 2, 3))[:, None, None, None] + torch.ones(1, 1280, 1, 1)
 
-    for module in ("image_network", "caption"):
+    for module in ("make_features", "caption"):
         place = f"bayesrnn.tasks.captions.{module}.load_image_network"
         monkeypatch.setattr(place, lambda: ImageNetwork(Maps()))
 

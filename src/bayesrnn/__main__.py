@@ -1,7 +1,17 @@
-"""`python -m bayesrnn`."""
+"""`python -m bayesrnn`, and where the program begins."""
 
 import sys
 
-from bayesrnn.cli.main import main
 
-sys.exit(main())
+def main() -> int:
+    """Run the program; Ctrl-C is quiet from the first moment on."""
+    try:
+        from bayesrnn.cli.main import main as run
+    except KeyboardInterrupt:
+        print("bayesrnn: stopped", file=sys.stderr)
+        return 130
+    return run()
+
+
+if __name__ == "__main__":
+    sys.exit(main())

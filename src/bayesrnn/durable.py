@@ -8,10 +8,13 @@ content or the new, never a mixture.
 import contextlib
 import errno
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
 from bayesrnn.errors import RunError
+
+_TEMPORARY = re.compile(r"\..+\.([1-9][0-9]{0,8})\.tmp", re.ASCII | re.DOTALL)
 
 _REASONS = {
     errno.ENOSPC: "the disk is full",
@@ -68,6 +71,32 @@ def write_all(descriptor: int, data: bytes) -> None:
     rest = memoryview(data)
     while rest:
         rest = rest[os.write(descriptor, rest) :]
+
+
+def remove_left_behind(folder: Path) -> None:
+    """Remove temporary files of `write_durably` in a folder whose writers were killed.
+
+    Those of processes that are there may be wanted; another machine's may seem not to be.
+    """
+    try:
+        names = [entry.name for entry in folder.iterdir()]
+    except OSError:
+        return
+    for name in names:
+        found = _TEMPORARY.fullmatch(name)
+        if found and not _is_alive(int(found[1])):
+            with contextlib.suppress(OSError):
+                (folder / name).unlink()
+
+
+def _is_alive(process: int) -> bool:
+    try:
+        os.kill(process, 0)
+    except ProcessLookupError:
+        return False
+    except OSError:  # it is somebody else's
+        return True
+    return True
 
 
 def write_durably(path: Path, data: bytes) -> None:

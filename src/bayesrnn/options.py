@@ -15,6 +15,7 @@ from typing import Any, Literal, Union, get_args, get_origin, get_type_hints
 import tomli_w
 
 from bayesrnn.errors import ConfigError
+from bayesrnn.untrusted import LARGEST
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -23,6 +24,13 @@ else:
 
 #: The default of an option that has to be given.
 REQUIRED: Any = MISSING
+
+#: The square of a setting has to be a number of 32 bits, too.
+_LARGEST_FLOAT = 1e18
+
+#: Tables and lists within each other, characters, and dots, in a file of options. Keys with many
+#: dots take the time of their square to read.
+_DEEPEST, _LONGEST, _MOST_DOTS = 10, 1_000_000, 10_000
 
 #: How messages name what can be given: one value of a kind, and a list of them.
 _KINDS: dict[type, tuple[str, str]] = {
@@ -185,7 +193,10 @@ class Option:
     def _require_allowed(self, value: Any, verb: str) -> None:
         if self.kind not in (int, float):
             return
-        finite = not isinstance(value, float) or math.isfinite(value)
+        if isinstance(value, int) and abs(value) > LARGEST:
+            few = f"{str(value)[:20]}..., " if abs(value) < 10**4000 else ""  # Python shows no more
+            raise self._error(f"{verb} {few}a whole number of more than 64 bits")
+        finite = not isinstance(value, float) or abs(value) <= _LARGEST_FLOAT
         if finite and not (
             (self.gt is not None and value <= self.gt)
             or (self.ge is not None and value < self.ge)
@@ -193,7 +204,10 @@ class Option:
             or (self.le is not None and value > self.le)
         ):
             return
-        allowed = " and ".join(filter(None, (self.range, "" if finite else "finite")))
+        limit = (
+            "" if finite else f"at most {_LARGEST_FLOAT:g}" if math.isfinite(value) else "finite"
+        )
+        allowed = " and ".join(filter(None, (self.range, limit)))
         each = "it" if verb == "is" else "each"
         raise self._error(f"{verb} {_number(value)}; {each} has to be {allowed}")
 
@@ -245,11 +259,27 @@ def to_toml(values: Mapping[str, Any]) -> str:
 
 def from_toml(text: str, where: str) -> dict[str, Any]:
     """Read what `to_toml` writes, or what a user wrote like it."""
+    if len(text) > _LONGEST or text.count(".") > _MOST_DOTS:
+        raise ConfigError(f"{where} is too long for a TOML file of options")
     try:
         values: dict[str, Any] = tomllib.loads(text)
-    except tomllib.TOMLDecodeError as error:
-        raise ConfigError(f"{where} is not a TOML file: {error}") from None
+        _require_plain(values)
+    except RecursionError:
+        raise ConfigError(f"{where} is not a TOML file of options: it is nested too deep") from None
+    except ValueError as error:
+        raise ConfigError(f"{where} is not a TOML file: {str(error)[:200]}") from None
     return values
+
+
+def _require_plain(value: Any, depth: int = 0) -> None:
+    """Refuse what no option can be, with a `ValueError`."""
+    if depth > _DEEPEST:
+        raise ValueError("it is nested too deep")
+    if isinstance(value, int) and abs(value) > LARGEST:
+        raise ValueError("it has a whole number of more than 64 bits")
+    items = value.values() if isinstance(value, dict) else value
+    for item in items if isinstance(value, dict | list) else ():
+        _require_plain(item, depth + 1)
 
 
 def _plain(value: Any) -> Any:

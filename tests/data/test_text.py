@@ -158,3 +158,17 @@ def test_detokenize_options_and_other_conventions():
 @given(st.lists(st.text(min_size=1, max_size=5) | st.sampled_from([EOS, UNK, '"', "'"])))
 def test_detokenize_takes_anything(tokens):
     assert isinstance(detokenize(tokens), str)
+
+
+def test_a_word_is_cut_as_it_is_when_it_comes_alone() -> None:
+    """Cuts are kept by word, but whether a sign ends a sentence depends on what follows."""
+    assert sentences("Yes! said he. Yes! Said he.") == ["yes ! said he .", "yes !", "said he ."]
+    assert sentences('So. "so" (so.) so. So') == ["so .", '" so " ( so . )', "so .", "so"]
+    assert sentences("a <eos> <eos> b. <eos>") == ["a", "b ."]
+
+
+def test_more_words_than_cuts_are_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    text = "One, two. Three! one? four; two. Five"
+    expected = sentence_tokens(text)
+    monkeypatch.setattr("bayesrnn.data.text._MOST_KNOWN", 2)
+    assert sentence_tokens(text) == expected

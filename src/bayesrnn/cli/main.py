@@ -13,22 +13,35 @@ from pathlib import Path
 import tyro
 
 from bayesrnn import __version__
-from bayesrnn.errors import BayesRNNError, BayesRNNWarning, Interrupted
-from bayesrnn.progress import say, visible
+from bayesrnn.errors import (
+    BayesRNNError,
+    BayesRNNWarning,
+    ConfigError,
+    CorpusError,
+    Interrupted,
+)
+from bayesrnn.progress import at_most_a_screen, say, silenced, visible
 from bayesrnn.runs.command import Command, MadeCommand
 from bayesrnn.studies import COMMANDS as STUDIES
 from bayesrnn.tasks import TASKS
+from bayesrnn.training.launch import launched
 
 #: Help on words after which another one follows.
 GROUPS = {
     "train": "Train a network: the next word says for which task.",
     "reproduce": "Make published results again: the next word says which.",
+    "search": "Search for good settings by many trials: the next word says for which task.",
 }
 
 _DESCRIPTION = """Bayesian recurrent neural networks.
 
 bayesrnn --version says which version this is, and bayesrnn COMMAND --help what a command takes.
 Tab completion in bash, zsh or fish: bayesrnn completion --help"""
+
+_TOO_LITTLE_MEMORY = (
+    "bayesrnn: there is not enough memory; give a smaller network (--hidden, --layers), smaller "
+    "minibatches (--batch-size) or less data. Whatever was saved before is whole"
+)
 
 _COMMANDS = "bayesrnn.cli.commands"
 _ANY_TASK: dict[tuple[str, ...], Command] = {
@@ -51,6 +64,10 @@ _ANY_TASK: dict[tuple[str, ...], Command] = {
     ),
     ("doctor",): Command(
         f"{_COMMANDS}:examine_run", "Say why a run does not learn, and what to try."
+    ),
+    ("serve",): Command(
+        f"{_COMMANDS}:serve_runs",
+        "Show runs on a page: type, drop or draw something, and see what they doubt.",
     ),
 }
 _ABOUT: dict[tuple[str, ...], Command] = {
@@ -76,6 +93,10 @@ def all_commands() -> dict[tuple[str, ...], Command]:
     for entry in tasks.values():
         for word, command in entry.commands.items():
             found[word,] = command
+    for name in tasks:
+        place = "bayesrnn.studies.search.command:search_command"
+        summary = f"Find good settings for `bayesrnn train {name}`."
+        found["search", name] = MadeCommand(place, summary, (name,))
     return {**found, **STUDIES, **_ABOUT}
 
 
@@ -129,7 +150,7 @@ def _warnings_in_one_line() -> Iterator[None]:
         line: str | None = None,
     ) -> str:
         if issubclass(category, BayesRNNWarning):
-            return f"bayesrnn: {message}\n"
+            return visible(at_most_a_screen(f"bayesrnn: {message}")) + "\n"
         return usual(message, category, filename, lineno, line)
 
     warnings.formatwarning = in_one_line
@@ -137,6 +158,12 @@ def _warnings_in_one_line() -> Iterator[None]:
         yield
     finally:
         warnings.formatwarning = usual
+
+
+def _is_lack_of_memory(error: MemoryError | RuntimeError) -> bool:
+    # What torch says on the CPU and on devices; it has no error of its own for the CPU.
+    said = ("allocate memory", "enough memory", "out of memory")
+    return isinstance(error, MemoryError) or any(words in str(error) for words in said)
 
 
 def _unknown_word(arguments: Sequence[str]) -> str | None:
@@ -169,6 +196,14 @@ def _with_default_rule(arguments: Sequence[str]) -> list[str]:
     return spelt
 
 
+def _is_follower() -> bool:
+    """Whether this is a process of a run that is not the first one."""
+    with contextlib.suppress(ConfigError):
+        launch = launched()
+        return launch is not None and not launch.is_first
+    return False
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code. A user's mistake is one line, not a traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -176,7 +211,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
         print(f"bayesrnn {__version__}")
         return 0
     if (unknown := _unknown_word(arguments)) is not None:
-        print(f"bayesrnn: {unknown}", file=sys.stderr)
+        print(visible(at_most_a_screen(f"bayesrnn: {unknown}")), file=sys.stderr)
         return 2
     if isinstance(sys.stdout, TextIOWrapper):
         # A terminal that knows only ASCII gets a question mark for a sign that it cannot show.
@@ -190,11 +225,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 config=(tyro.conf.FlagCreatePairsOff,),
             )
     except Interrupted as stopped:
-        with contextlib.suppress(OSError):  # the terminal was closed, and nobody reads it
+        # The terminal may be closed, so that nobody reads it.
+        with contextlib.suppress(OSError), silenced(_is_follower()):
             say(str(stopped))
-        return 128 + stopped.signal_number
+        # To a launcher, anything but 0 is a process that failed, to be started again.
+        return 128 + stopped.signal_number if launched() is None else 0
     except BayesRNNError as error:
-        print(visible(f"bayesrnn: {error}"), file=sys.stderr)
+        # A mistake in what all processes of a run were given is said by the first one.
+        if not (isinstance(error, ConfigError | CorpusError) and _is_follower()):
+            print(visible(at_most_a_screen(f"bayesrnn: {error}")), file=sys.stderr)
+        return 1
+    except (MemoryError, RuntimeError) as error:
+        if not _is_lack_of_memory(error):
+            raise
+        print(_TOO_LITTLE_MEMORY, file=sys.stderr)
         return 1
     except KeyboardInterrupt:
         print("bayesrnn: stopped", file=sys.stderr)

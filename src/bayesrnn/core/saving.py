@@ -70,6 +70,8 @@ def save(path: Path, tensors: Mapping[str, Tensor], settings: Settings) -> None:
 def read(path: Path) -> Saved:
     """Read what `save` wrote."""
     with explained(f"read {path}", "give the file that net.save wrote"):
+        if path.exists() and not path.is_file():
+            raise ConfigError(f"{path} is not a file; give the file that net.save wrote")
         path.open("rb").close()
     try:
         with safe_open(path, "pt") as file:
@@ -96,7 +98,10 @@ def read(path: Path) -> Saved:
             if sharpening is None
             else Sharpening(**{**sharpening, "names": tuple(sharpening["names"])}),
         )
-    except (SafetensorError, ValueError, KeyError, TypeError, AttributeError) as error:
+    except (
+        *(SafetensorError, ValueError, KeyError, TypeError, AttributeError),
+        *(RecursionError, OverflowError),
+    ) as error:
         raise ConfigError(f"{path} is damaged, or no file of net.save: {error}") from error
 
 

@@ -3,12 +3,33 @@
 from __future__ import annotations
 
 import gzip
+import io
 import os
 import zlib
 from pathlib import Path
 from typing import Final
 
 from bayesrnn.errors import CorpusError
+from bayesrnn.untrusted import limit_from, read_regular
+
+#: Environment variable for the most megabytes that a packed file may become.
+MOST_UNPACKED: Final = "BAYESRNN_UNPACKED_MB"
+_USUAL_MEGABYTES = 1024
+#: The most bytes of a file as it is; what is read has to fit into memory anyway.
+_MOST_FILE = 2**40
+
+
+def most_unpacked() -> int:
+    """The most bytes that a packed file may become: a few can be made to become any number."""
+    return limit_from(MOST_UNPACKED, _USUAL_MEGABYTES) * 1_000_000
+
+
+def too_much_unpacked() -> str:
+    """What is wrong with a packed file that becomes more, and how to read it all the same."""
+    return (
+        f"becomes more than {most_unpacked() // 1_000_000:,} MB; unpack it yourself if you trust "
+        f"it, or set {MOST_UNPACKED} to more megabytes"
+    )
 
 
 def with_home(path: str | Path) -> Path:
@@ -34,7 +55,7 @@ def read_bytes(path: Path, advice: str = "copy or compress it again") -> bytes:
     try:
         if path.exists() and not path.is_file():
             raise CorpusError(f"{path} is not a file; give a plain or gzipped file")
-        data = path.read_bytes()
+        data = read_regular(path, _MOST_FILE)
     except FileNotFoundError as error:
         raise CorpusError(f"there is no file {path}; check the path") from error
     except (OSError, ValueError) as error:
@@ -42,8 +63,13 @@ def read_bytes(path: Path, advice: str = "copy or compress it again") -> bytes:
         raise CorpusError(f"{path} cannot be read: {reason}") from error
     if not data.startswith(b"\x1f\x8b") and path.suffix != ".gz":
         return data
+    most = most_unpacked()
     try:
-        return gzip.decompress(data)
+        with gzip.GzipFile(fileobj=io.BytesIO(data)) as file:
+            unpacked = file.read(most + 1)
+        if len(unpacked) > most:
+            raise CorpusError(f"{path} is packed, and {too_much_unpacked()}")
+        return unpacked
     except (EOFError, OSError, zlib.error) as error:
         raise CorpusError(
             f"{path} is not a whole gzip file, it is damaged or was cut short ({error}); {advice}"

@@ -7,6 +7,7 @@ import re
 import unicodedata
 from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 from bayesrnn.data.files import read_bytes
 from bayesrnn.data.vocabulary import EOS, UNK, Vocabulary
@@ -108,39 +109,82 @@ def sentence_tokens(text: str, *, lower: bool = True) -> list[str]:
     (example.org) ends nothing.
     """
     tokens: list[str] = []
-    pattern = _token_pattern()
-    sign, end = "", 0  # the sign that may have ended the sentence, and its end in the line
-
-    def close_sentence() -> None:
-        if tokens and tokens[-1] != EOS:
-            tokens.append(EOS)
-
+    sign = ""  # what may have ended the sentence
+    known: dict[str, _Cut] = {}
     for line in text.translate(_PLAIN).splitlines():
-        if not line.strip():
-            close_sentence()
+        words = line.split()
+        if not words:
+            _close(tokens)
             sign = ""
             continue
-        end = -1  # a line break is a space
-        for match in pattern.finditer(line):
-            word, touches = match[0], match.start() == end
-            if sign and not (touches and word in _CLOSERS):
-                if not touches and (sign == "." or not word[0].islower()):
-                    close_sentence()
+        for word in words:
+            if word.isalnum():  # nothing to cut
+                if sign and (sign == "." or not word[0].islower()):
+                    _close(tokens)
                 sign = ""
-            if word == EOS:
-                close_sentence()
+                tokens.append(word.lower() if lower else word)
                 continue
-            end = match.end()
-            if word == "." and touches and _takes_full_stop(line, match.start(), tokens[-1]):
-                tokens[-1] += "."
-                continue
-            if word[:2] in ("--", ".."):
-                word = "--" if word[0] == "-" else "..."
-            tokens.append(word.lower() if lower else word)
-            if word in (".", "!", "?", "..."):
-                sign = word
-    close_sentence()
+            # What has signs comes again and again, so that it is cut once.
+            cut = known.get(word)
+            if cut is None:
+                if len(known) >= _MOST_KNOWN:
+                    known.clear()
+                cut = known[word] = _cut(word, lower)
+            if sign and (sign == "." or not cut.is_lower):
+                _close(tokens)
+            if cut.ends_first:
+                _close(tokens)
+            tokens += cut.tokens
+            sign = cut.sign
+    _close(tokens)
     return tokens
+
+
+#: Words whose cuts are kept.
+_MOST_KNOWN = 100_000
+
+
+class _Cut(NamedTuple):
+    """What stands between two spaces, cut into tokens.
+
+    is_lower: whether it begins with a lower-case letter. ends_first: whether it begins with the
+    mark of an end. sign: at its end, the one that may end the sentence.
+    """
+
+    tokens: tuple[str, ...]
+    is_lower: bool
+    ends_first: bool
+    sign: str
+
+
+def _close(tokens: list[str]) -> None:
+    if tokens and tokens[-1] != EOS:
+        tokens.append(EOS)
+
+
+def _cut(text: str, lower: bool) -> _Cut:
+    tokens: list[str] = []
+    sign, end, first = "", -1, ""
+    for match in _token_pattern().finditer(text):
+        word, touches = match[0], match.start() == end
+        first = first or word
+        if sign and not (touches and word in _CLOSERS):
+            if not touches and (sign == "." or not word[0].islower()):
+                _close(tokens)
+            sign = ""
+        if word == EOS:
+            _close(tokens)
+            continue
+        end = match.end()
+        if word == "." and touches and _takes_full_stop(text, match.start(), tokens[-1]):
+            tokens[-1] += "."
+            continue
+        if word[:2] in ("--", ".."):
+            word = "--" if word[0] == "-" else "..."
+        tokens.append(word.lower() if lower else word)
+        if word in (".", "!", "?", "..."):
+            sign = word
+    return _Cut(tuple(tokens), first[:1].islower(), first == EOS, sign)
 
 
 def known_tokens(text: str, vocabulary: Vocabulary) -> list[str]:

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast, get_type_hints
 import numpy as np
 import torch
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from bayesrnn.core.widths import WidthSGD
 from bayesrnn.errors import ConfigError
@@ -43,7 +44,7 @@ class EnsembleOptions(CheckedOptions):
         "method that trains each member; its own options can be given, too",
         shown=lambda options: f"{options.get('members')} x {options['base']}",
     )
-    members: int = option(5, "networks in the ensemble", ge=2)
+    members: int = option(5, "networks in the ensemble", ge=2, le=1000)
     side_by_side: bool = option(
         False, "train all members on each minibatch, instead of one member after the other"
     )
@@ -110,6 +111,12 @@ class Ensemble(Method[EnsembleOptions, Members]):
         seeds = [member_seed(streams.seed, number) for number in range(options.members)]
         #: The base's method for each member, with random streams of its own.
         self.bases = [base(own, RandomStreams(seed)) for seed in seeds]
+
+    def of_shard(self, number: int) -> Self:
+        """With randomness of its own for each member."""
+        made = super().of_shard(number)
+        made.bases = [base.of_shard(number) for base in self.bases]
+        return made
 
     @classmethod
     def options_for(cls, values: Mapping[str, Any]) -> type[CheckedOptions]:
@@ -253,6 +260,11 @@ class Ensemble(Method[EnsembleOptions, Members]):
         """A draw of the base, of member seed % members."""
         rest, number = divmod(seed, self.members(net))
         return self.bases[number].drawn_module(net.members[number], rest)
+
+    @property
+    def draws_can_be_kept(self) -> bool:
+        """If the base's can."""
+        return self.bases[0].draws_can_be_kept
 
     @property
     def noise_can_change(self) -> bool:

@@ -1,12 +1,10 @@
 """What calibrating a run found, kept in its folder as `calibration.json`."""
 
-import json
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from bayesrnn.durable import write_durably
 from bayesrnn.errors import RunError
 from bayesrnn.report.text import counted
 from bayesrnn.training.run_directory import RunDirectory
@@ -96,8 +94,7 @@ def _positive(value: Any) -> float:
 
 def write_calibration(path: Path, calibration: Calibration) -> None:
     """Keep it in the folder of the run."""
-    text = json.dumps(calibration.as_json(), indent=2) + "\n"
-    write_durably(path / CALIBRATION_FILE, text.encode())
+    RunDirectory(path).write_sealed(CALIBRATION_FILE, calibration.as_json())
 
 
 def read_calibration(path: Path) -> Calibration | None:
@@ -105,8 +102,8 @@ def read_calibration(path: Path) -> Calibration | None:
     if not (path / CALIBRATION_FILE).exists():
         return None
     try:
-        return Calibration.from_json(json.loads(RunDirectory(path).read_text(CALIBRATION_FILE)))
-    except (ValueError, KeyError, TypeError, RecursionError):
+        return Calibration.from_json(RunDirectory(path).read_sealed(CALIBRATION_FILE))
+    except (ValueError, KeyError, TypeError, AttributeError):
         raise RunError(
             f"{path / CALIBRATION_FILE} is damaged; remove it, and run `bayesrnn calibrate` again"
         ) from None

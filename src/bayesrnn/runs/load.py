@@ -1,5 +1,8 @@
 """Load a trained run of any task."""
 
+import math
+from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -18,7 +21,8 @@ from bayesrnn.runs.devices import choose_device
 from bayesrnn.runs.places import found_again
 from bayesrnn.runs.pruned import Packing, load_pruned
 from bayesrnn.runs.task import Task, TrainedRun
-from bayesrnn.training.checkpoints import CheckpointStore
+from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
+from bayesrnn.training.kept_files import require_settings, require_words
 from bayesrnn.training.run_directory import RunDirectory
 
 
@@ -59,12 +63,15 @@ def load_run(
     other = entries.get("task", task.name)
     if other != task.name:
         raise ConfigError(f"{path} is a run of `bayesrnn train {other}`; {advice}")
+    require_settings(path, entries, (task.data_key,))
     config = found_again(task, path, task.resolve({}, entries, saved=True))
     store = CheckpointStore(path)
     if checkpoint == "best" and not store.exists("best"):
         checkpoint = "last"  # no epoch was finished yet
     saved = store.load_model(checkpoint)
     files = {name: directory.read_text(name) for name in task.file_names}
+    require_words(path, saved.state, files)
+    _require_fitting_size(task, path, config, files, saved)
     streams = RandomStreams(config.seed)
     method = make_method(config, streams)
     net = task.build(config, files, method, streams)
@@ -86,6 +93,35 @@ def load_run(
         fingerprint=saved.state.get("fingerprint"),
         calibration=read_calibration(path),
     )
+
+
+def count_weights(task: Task[Any, Any], config: TrainingConfig, files: Mapping[str, str]) -> float:
+    """How many weights the network of a configuration has, without memory for them."""
+    plain = METHODS["plain"]
+    of_one = replace(config, method="plain", kl_weighting="uniform", kl_warmup=None, options={})
+    method = plain(plain.options_type(), RandomStreams(config.seed))
+    try:
+        with torch.device("meta"):
+            network = task.build(of_one, files, method, method.streams)
+    except RuntimeError:  # more than 64 bits can count
+        return math.inf
+    return sum(weight.numel() for weight in network.parameters())
+
+
+def _require_fitting_size(
+    task: Task[Any, Any],
+    path: Path,
+    config: TrainingConfig,
+    files: Mapping[str, str],
+    saved: Checkpoint,
+) -> None:
+    """Refuse a configuration of a larger network than was saved, before memory is taken for it."""
+    asked = count_weights(task, config, files)
+    if asked > sum(weight.numel() for weight in saved.model.values()):
+        raise CheckpointError(
+            f"the checkpoint of step {saved.step} does not fit the configuration of {path}, which "
+            "asks for a larger network"
+        )
 
 
 def read_config(path: Path) -> dict[str, Any]:

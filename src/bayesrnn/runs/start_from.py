@@ -1,6 +1,6 @@
 """Start a run with the weights and the words of another one, to train on other data."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -15,6 +15,8 @@ from bayesrnn.runs.load import read_config
 from bayesrnn.runs.places import has_paths
 from bayesrnn.runs.task import Task
 from bayesrnn.training.checkpoints import CheckpointStore
+from bayesrnn.training.kept_files import require_words
+from bayesrnn.training.run_directory import RunDirectory
 
 #: What such a run takes over beside the options of its task and its method.
 _KEPT = (
@@ -66,10 +68,15 @@ def inherited(
     return {**kept, "lr": entries["lr"] * _RATE, "kl_warmup": 0.0}
 
 
-def take_weights(net: nn.Module, run: Path) -> None:
-    """Give a network the weights of the best epoch of a run."""
+def take_weights(net: nn.Module, run: Path, names: Iterable[str]) -> None:
+    """Give a network the weights of the best epoch of a run.
+
+    names: of the files that they go with.
+    """
     store = CheckpointStore(run)
     checkpoint = store.load_model("best" if store.exists("best") else "last")
+    words = {name: RunDirectory(run).read_text(name) for name in names}
+    require_words(run, checkpoint.state, words)
     try:
         net.load_state_dict(checkpoint.model)
     except RuntimeError as error:

@@ -2,7 +2,6 @@
 
 import contextlib
 import hashlib
-import json
 import statistics
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, fields
@@ -17,7 +16,9 @@ from bayesrnn.runs.load import read_config
 from bayesrnn.runs.places import data_name, data_place
 from bayesrnn.runs.task import Measure, Task, finite_number
 from bayesrnn.training.checkpoints import CheckpointStore
+from bayesrnn.training.kept_files import read_metrics
 from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.untrusted import plain_json, read_regular, unsealed
 
 
 @dataclass(frozen=True)
@@ -129,7 +130,7 @@ def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
     run = RunDirectory(path)
     config = _config(task, path)
     options = config.get("options", {})
-    records = run.metrics.read()
+    records = read_metrics(path)
     measure = task.measure(run.read_text)
     return RunSummary(
         path=path,
@@ -141,7 +142,7 @@ def read_summary(task: Task[Any, Any], path: Path) -> RunSummary:
         method=config["method"],
         network=task.network(config),
         epochs_planned=_epochs(config["method"], options, config["epochs"]),
-        points=_points(records, measure, run.metrics.path),
+        points=_points(records, measure),
         results=_results(path / "results"),
         settings=", ".join(
             [
@@ -195,23 +196,19 @@ def _vocabulary(path: Path, file: str | None, config: Mapping[str, Any]) -> str:
     if file is None:
         return ""
     try:
-        return hashlib.sha256((path / file).read_bytes()).hexdigest()
+        return hashlib.sha256(read_regular(path / file, inside=path)).hexdigest()
     except FileNotFoundError:
         return f"limit {config.get('vocabulary_limit')}"
     except OSError as error:
         raise RunError(f"cannot read {path / file}: {error.strerror}") from error
 
 
-def _points(
-    records: Iterable[Mapping[str, Any]], measure: Measure, path: Path
-) -> tuple[EpochPoint, ...]:
+def _points(records: Iterable[Mapping[str, Any]], measure: Measure) -> tuple[EpochPoint, ...]:
     points = {}
     for record in records:
         if record.get("kind") != "epoch":
             continue
-        epoch, step = record.get("epoch"), record.get("step")
-        if not isinstance(epoch, int) or not isinstance(step, int):
-            raise RunError(f"{path} is damaged: it has the figures of an epoch without its number")
+        epoch, step = record["epoch"], record["step"]
         train, valid = (measure.read(record, f"{split}_") for split in ("train", "valid"))
         best, averaged = (record.get(name) is True for name in ("best", "averaged"))
         points[epoch] = EpochPoint(epoch, step, train, valid, best, averaged)
@@ -223,10 +220,10 @@ def _results(folder: Path) -> dict[str, Mapping[str, Any]]:
     metrics = {"perplexity", "error", "rmse", "nll"}
     for path in sorted(folder.glob("*.json")):
         try:
-            result = json.loads(path.read_bytes())
+            result = unsealed(plain_json(read_regular(path, inside=folder)))
         except OSError as error:
             raise RunError(f"cannot read {path}: {error.strerror}") from error
-        except (ValueError, RecursionError):
+        except ValueError:
             result = None
         if not (
             isinstance(result, dict)
@@ -264,7 +261,7 @@ def _said(method: str, options: Mapping[str, Any]) -> list[str]:
     """The options of a method as texts; none where another version may have had others."""
     try:
         return METHODS[method].words(options) if method in METHODS else []
-    except ConfigError:
+    except (ConfigError, TypeError, ValueError):
         return []
 
 

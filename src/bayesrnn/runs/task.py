@@ -6,7 +6,6 @@ a task is here; nothing else of the program knows what is learnt.
 
 from __future__ import annotations
 
-import math
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -36,6 +35,7 @@ from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 if TYPE_CHECKING:
     from bayesrnn.runs.summary import RunSummary
+    from bayesrnn.runs.tab import Tab
 
 Config = TypeVar("Config", bound=TrainingConfig)
 Data = TypeVar("Data")
@@ -61,6 +61,9 @@ class Measure:
         """A value in the unit that is shown; `-` where there is none."""
         return number_text(value, self.digits)
 
+
+#: No finite number of ours is as large; whole numbers have no infinity.
+_BEYOND = 1e308
 
 PERPLEXITY = Measure("perplexity", "perplexity")
 
@@ -249,6 +252,10 @@ class Task(ABC, Generic[Config, Data]):
         """What `bayesrnn uncertainty` does with runs of the task; None: nothing."""
         return None
 
+    def tab(self) -> Tab | None:
+        """What `bayesrnn serve` shows of runs of the task; None: only their training."""
+        return None
+
     def score(self, run: Any, data: Data, whole: bool = False) -> ValidationScore | None:
         """How probable a network finds validation data, to calibrate it; None: it cannot be.
 
@@ -321,4 +328,5 @@ class TrainedRun(Generic[Config]):
 
 def finite_number(value: Any) -> float | None:
     """The value as a number; None where it is none, or not finite."""
-    return float(value) if isinstance(value, int | float) and math.isfinite(value) else None
+    known = isinstance(value, float | int) and not isinstance(value, bool)
+    return float(value) if known and abs(value) < _BEYOND else None

@@ -1,6 +1,5 @@
 """The verdict on a run: one line in plain words, whether its uncertainty can be trusted."""
 
-import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
@@ -10,10 +9,12 @@ from typing import Any, Final, NamedTuple
 import torch
 from torch import Tensor
 
-from bayesrnn.durable import write_durably
+from bayesrnn.errors import RunError
+from bayesrnn.progress import say
 from bayesrnn.random import seeded
 from bayesrnn.report.text import counted
 from bayesrnn.runs.calibration import WORTH, Calibration
+from bayesrnn.training.run_directory import RunDirectory
 from bayesrnn.uncertainty.detection import auroc_error, detection
 from bayesrnn.uncertainty.metrics import score_probabilities
 
@@ -94,16 +95,22 @@ class Verdict:
 def write_verdict(path: Path, verdict: Verdict, step: int) -> None:
     """Keep it in the folder of the run."""
     values = {"step": step, "text": verdict.text(path), **verdict.as_json()}
-    write_durably(path / VERDICT_FILE, (json.dumps(values, indent=2) + "\n").encode())
+    RunDirectory(path).write_sealed(VERDICT_FILE, values)
 
 
 def read_verdict_text(path: Path) -> str | None:
     """The verdict that is kept in the folder of a run; None if there is none to read."""
     try:
-        text = json.loads((path / VERDICT_FILE).read_bytes())["text"]
-    except (OSError, ValueError, KeyError, TypeError, RecursionError):
+        text = RunDirectory(path).read_sealed(VERDICT_FILE)["text"]
+    except (RunError, ValueError, KeyError, TypeError):
+        _say_not_used(path)
         return None
     return str(text)
+
+
+def _say_not_used(path: Path) -> None:
+    if (path / VERDICT_FILE).exists():
+        say(f"note: {path / VERDICT_FILE} is damaged, and not used; run `bayesrnn calibrate` again")
 
 
 class KeptVerdict(NamedTuple):
@@ -116,7 +123,7 @@ class KeptVerdict(NamedTuple):
 def read_verdict(path: Path) -> KeptVerdict | None:
     """The verdict in the folder of a run, on whichever checkpoint; None: there is none to read."""
     try:
-        values = json.loads((path / VERDICT_FILE).read_bytes())
+        values = RunDirectory(path).read_sealed(VERDICT_FILE)
         findings = tuple(
             Finding(
                 words=str(one["words"]),
@@ -127,7 +134,8 @@ def read_verdict(path: Path) -> KeptVerdict | None:
         )
         verdict = Verdict(findings, int(values["predictions"]), str(values["unit"]))
         return KeptVerdict(int(values["step"]), verdict)
-    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError):
+    except (RunError, ValueError, KeyError, TypeError, AttributeError):
+        _say_not_used(path)
         return None
 
 

@@ -14,7 +14,7 @@ from bayesrnn.errors import ConfigError, MissingExtraError
 from bayesrnn.methods import METHODS
 from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
-from bayesrnn.runs.arguments import JsonOptions
+from bayesrnn.runs.arguments import JsonOptions, html_option
 from bayesrnn.runs.options import option_owners
 from bayesrnn.runs.start import make_trainer
 from bayesrnn.studies.machine import in_own_process, median_seconds, resident_megabytes
@@ -44,6 +44,15 @@ class BenchOptions(JsonOptions):
     steps: int = option(40, "measured steps of each method", ge=2)
     threads: int | None = option(None, "processor threads", ge=1)
     pruned: bool = option(False, "measure inference with pruned networks instead, against dense")
+    growth: bool = option(
+        False, "measure as well how time and memory grow with words, units and draws"
+    )
+    programs: bool = option(
+        False,
+        "measure as well what a user waits for: start-up, each task's training, passes with draws",
+    )
+    quickstart: bool = option(False, "with --programs: the quickstart as well, which takes minutes")
+    html: Path | None = html_option("the figures and charts")
     methods: tuple[str, ...] = option((), "measure only these, beside plain", commas=True)
     averaged: bool = option(False, "measure the methods with averaged parameters as well")
     learnt: bool = option(
@@ -55,10 +64,14 @@ class BenchOptions(JsonOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         for_training = [name for name in ("methods", "averaged", "learnt") if getattr(self, name)]
-        if self.pruned and for_training:
+        more = [name for name in ("growth", "programs", "html") if getattr(self, name)]
+        if self.pruned and (for_training or more):
             raise ConfigError(
-                f"--{for_training[0]} is for training; --pruned measures pruned networks, leave it"
+                f"--{[*for_training, *more][0]} is for training; --pruned measures pruned "
+                "networks, leave it"
             )
+        if self.quickstart and not self.programs:
+            raise ConfigError("--quickstart goes with --programs; give both")
 
 
 def bench(
@@ -145,11 +158,16 @@ def _measure_seconds(
             return median_seconds(work, turns, bar, calls=turn, slow=slow)
 
 
-def make_step(name: str, folder: Path) -> Step:
-    """A function that trains one step of a method at medium size, by its name."""
-    text = random_text()
-    words = tuple(f"w{number}" for number in range(VOCABULARY))
-    corpus = Corpus("benchmark", Vocabulary(words), text, text[:1000], text[:1000])
+def make_step(
+    name: str, folder: Path, words: int = VOCABULARY, size: str = "medium", **given: Any
+) -> Step:
+    """A function that trains one step of a method, by its name.
+
+    given: further settings of the language model.
+    """
+    text = random_text(words)
+    known = tuple(f"w{number}" for number in range(words))
+    corpus = Corpus("benchmark", Vocabulary(known), text, text[:1000], text[:1000])
     task = LanguageModelTask()
     base = name.removesuffix(AVERAGED)
     method = base.removesuffix(LEARNT)
@@ -158,20 +176,21 @@ def make_step(name: str, folder: Path) -> Step:
             "method": method,
             **({} if base == method else {"prior": "fitted", "sigma_lr": 1.0}),
             **recipe_option(method),
-            "size": "medium",
+            "size": size,
             "batch_size": BATCH,
             "unroll": UNROLL,
             "device": "cpu",
             "average": 0.998 if name.endswith(AVERAGED) else 0.0,
+            **given,
         }
     )
     return make_trainer(task, config, corpus, RunDirectory(folder), torch.device("cpu")).step
 
 
-def random_text() -> Tensor:
+def random_text(words: int = VOCABULARY) -> Tensor:
     """The words that are trained on; which they are does not change the work."""
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(VOCABULARY, (400 * BATCH * UNROLL,), generator=generator)
+    return torch.randint(words, (400 * BATCH * UNROLL,), generator=generator)
 
 
 def _peak_memories(names: Sequence[str], make_step: MakeStep) -> dict[str, float]:

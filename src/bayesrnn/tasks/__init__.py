@@ -61,6 +61,6 @@ def task_of(path: Path) -> "Task[Any, Any]":
         name = str(content["about"].get("task", _DEFAULT))
     else:
         name = read_config(path).get("task", _DEFAULT)
-    if name not in TASKS:
-        raise RunError(f"{path} is of a task {name!r}; there are: {', '.join(TASKS)}")
+    if not isinstance(name, str) or name not in TASKS:
+        raise RunError(f"{path} is of a task {str(name)[:80]!r}; there are: {', '.join(TASKS)}")
     return TASKS[name]

@@ -28,6 +28,7 @@ from torch import Tensor
 from bayesrnn.durable import explained, fsync_directory, reason, write_durably, write_synced
 from bayesrnn.errors import CheckpointError
 from bayesrnn.training.state import JSON, pack, storable, unpack
+from bayesrnn.untrusted import MOST_TEXT, read_regular
 
 _FORMAT = "bayesrnn-checkpoint"
 _VERSION = 1
@@ -278,6 +279,11 @@ def _read(folder: Path, step: int, with_state: bool) -> Checkpoint:
     if content.get("step") != step:
         raise CheckpointError(f"{path} belongs to another step: {content.get('step')!r}")
     model = _read_tensors(folder / _MODEL, content)
+    for name, tensor in model.items():
+        if not bool(torch.isfinite(tensor).all()):
+            raise CheckpointError(
+                f"{folder / _MODEL} cannot be used: {name!r} holds a NaN or an infinity"
+            )
     tensors = _read_tensors(folder / _STATE, content) if with_state else None
     try:
         state = unpack(tensors, content.get("state"))
@@ -342,6 +348,6 @@ def _read_file(path: Path, limit: int | None = None) -> bytes:
         size = path.stat().st_size
         if limit is not None and size > limit:
             raise CheckpointError(f"{path} is damaged: {size} bytes, at most {limit} expected")
-        return path.read_bytes()
+        return read_regular(path, MOST_TEXT if limit is None else limit, inside=path.parent)
     except OSError as error:
         raise CheckpointError(f"{path} cannot be read: {reason(error)}") from error

@@ -6,6 +6,7 @@
 
 import contextlib
 import fcntl
+import hashlib
 import json
 import math
 import os
@@ -16,7 +17,10 @@ from typing import Any
 
 from bayesrnn.durable import explained, fsync_directory, reason, write_all, write_durably
 from bayesrnn.errors import RunError
+from bayesrnn.untrusted import plain_json, read_regular, sealed_json, unsealed
 
+#: A pipe that nobody reads is an error, and not waited for.
+_APPEND = os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NONBLOCK
 _RESULT_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,99}", re.ASCII)
 
 
@@ -45,11 +49,14 @@ class RunDirectory:
             )
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the run for this process. The system lets go of it when the process ends or dies."""
+    def lock(self, launch: str = "") -> Iterator[None]:
+        """Hold the run for this process. The system lets go of it when the process ends or dies.
+
+        launch: what the launcher calls its launch of processes, for `is_of_launch`.
+        """
         path = self.path / ".lock"
         with explained(f"lock {self.path}", "give a folder that can be written to"):
-            descriptor = os.open(path, os.O_RDWR | os.O_CREAT, 0o666)
+            descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
         try:
             with explained(f"lock {self.path}", "give a folder on a disk that allows locks"):
                 try:
@@ -57,10 +64,16 @@ class RunDirectory:
                 except BlockingIOError:
                     raise RunError(_busy(self.path, os.pread(descriptor, 32, 0))) from None
                 os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n{launch}".encode(), 0)
             yield
         finally:
             os.close(descriptor)
+
+    def is_of_launch(self, launch: str) -> bool:
+        """Whether a process of this launch was the last to hold the run."""
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return bool(launch) and (self.path / ".lock").read_text().split("\n")[1:] == [launch]
+        return False
 
     def write_config(self, toml_text: str) -> None:
         """Write the settings of the run."""
@@ -82,7 +95,7 @@ class RunDirectory:
         """A text file of the run's folder."""
         path = self.path / name
         try:
-            return path.read_bytes().decode()
+            return read_regular(path, inside=self.path).decode()
         except (FileNotFoundError, NotADirectoryError):
             raise RunError(
                 f"{self.path} is not a run directory: it has no {name}; "
@@ -106,9 +119,16 @@ class RunDirectory:
                 folder.mkdir(exist_ok=True)
                 fsync_directory(self.path)
         path = folder / f"{name}.json"
-        text = json.dumps(_finite(result), indent=2, allow_nan=False) + "\n"
-        write_durably(path, text.encode())
+        write_durably(path, sealed_json(_finite(result)))
         return path
+
+    def write_sealed(self, name: str, values: Mapping[str, Any]) -> None:
+        """Write values as JSON with a checksum, which `read_sealed` looks at."""
+        write_durably(self.path / name, sealed_json(values))
+
+    def read_sealed(self, name: str) -> Any:
+        """The values of a JSON file; `ValueError` if it is none, or not as it was written."""
+        return unsealed(plain_json(self.read_text(name)))
 
 
 class MetricsLog:
@@ -124,7 +144,7 @@ class MetricsLog:
         """Add a record. If it cannot be written whole, nothing of it stays."""
         line = json.dumps(_finite(record), allow_nan=False).encode() + b"\n"
         with explained(f"write {self.path}", "what was saved before is whole"):
-            descriptor = os.open(self.path, os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o666)
+            descriptor = os.open(self.path, _APPEND, 0o666)
             try:
                 before = os.fstat(descriptor).st_size
                 try:
@@ -143,7 +163,7 @@ class MetricsLog:
         """
         with explained(f"write {self.path}", "what was saved before is whole"):
             try:
-                descriptor = os.open(self.path, os.O_RDONLY)
+                descriptor = os.open(self.path, os.O_RDONLY | os.O_NONBLOCK)
             except FileNotFoundError:
                 return 0
             try:
@@ -152,36 +172,61 @@ class MetricsLog:
             finally:
                 os.close(descriptor)
 
+    def hash(self) -> str:
+        """The hash of what is written so far; saved in a checkpoint, it shows later changes."""
+        with explained(f"read {self.path}", "what was saved before is whole"):
+            try:
+                return hashlib.sha256(read_regular(self.path)).hexdigest()
+            except FileNotFoundError:
+                return hashlib.sha256(b"").hexdigest()
+
     def truncate(self, size: int) -> None:
         """Drop what was written after the first `size` bytes, and a torn line before them."""
         with explained(f"write {self.path}", "what was saved before is whole"):
             try:
-                kept = self.path.read_bytes()[:size]
+                kept = read_regular(self.path)[:size]
             except FileNotFoundError:
                 return
             os.truncate(self.path, kept.rfind(b"\n") + 1)
 
-    def read(self) -> list[dict[str, Any]]:
-        """All records. A torn last line (of a killed process) is left out; any other is refused."""
+    def read(self, known: tuple[int, str] | None = None) -> list[dict[str, Any]]:
+        """All records. A torn last line (of a killed process) is left out; any other is refused.
+
+        known: the size and the hash of the beginning, where a checkpoint says them.
+        """
         with explained(f"read {self.path}", "see whether the run directory is the right one"):
             try:
-                data = self.path.read_bytes()
+                data = read_regular(self.path)
             except FileNotFoundError:
                 return []
+        if known is not None and hashlib.sha256(data[: known[0]]).hexdigest() != known[1]:
+            raise RunError(
+                f"{self.path} was changed since the run was trained: it does not match the hash "
+                "that the last checkpoint has of it; put it back, or remove it to do without"
+            )
         records: list[dict[str, Any]] = []
         for number, line in enumerate(data.split(b"\n")[:-1], start=1):
             try:
-                record = json.loads(line)
-            except (ValueError, RecursionError):
+                record = plain_json(line)
+            except ValueError:
                 record = None
             if not isinstance(record, dict):
                 raise RunError(f"{self.path} is damaged: line {number} is not a record")
+            if record.get("kind") == "epoch" and not _is_numbered(record):
+                raise RunError(
+                    f"{self.path} is damaged: it has the figures of an epoch without its number "
+                    f"(line {number})"
+                )
             records.append(record)
         return records
 
 
+def _is_numbered(record: Mapping[str, Any]) -> bool:
+    return all(type(record.get(name)) is int for name in ("epoch", "step"))
+
+
 def _busy(path: Path, holder: bytes) -> str:
-    number = holder.strip().decode("ascii", errors="replace")
+    number = holder.split(b"\n")[0].strip().decode("ascii", errors="replace")
     process = f"another process (pid {number})" if number.isdigit() else "another process"
     return f"{process} is training in {path}; wait for it, stop it, or give another folder"
 
@@ -192,3 +237,41 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class FollowedRunDirectory(RunDirectory):
+    """The folder of a run that another process writes; here nothing is written."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.metrics = _NoMetricsLog(path / "metrics.jsonl")
+
+    def create(self) -> None:
+        """The other process makes it."""
+
+    @contextlib.contextmanager
+    def lock(self, launch: str = "") -> Iterator[None]:
+        """The other process holds it."""
+        del launch
+        yield
+
+    def write_text(self, name: str, text: str) -> None:
+        """The other process writes it."""
+
+
+class _NoMetricsLog(MetricsLog):
+    """Records that another process writes."""
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """The other process does."""
+
+    def size(self) -> int:
+        """Unknown here, and needed by the other process alone."""
+        return 0
+
+    def hash(self) -> str:
+        """Unknown likewise."""
+        return ""
+
+    def truncate(self, size: int) -> None:
+        """The other process does."""

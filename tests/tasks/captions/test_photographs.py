@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 import torch
 
-from bayesrnn.errors import CorpusError, MissingExtraError
+from bayesrnn.errors import ConfigError, CorpusError, MissingExtraError
 from bayesrnn.tasks.captions.photographs import image_files, read_photograph
 
 Image = pytest.importorskip("PIL.Image", reason="the extra `captions` brings Pillow")
@@ -268,12 +268,27 @@ def test_damaged_bytes_never_end_in_another_error(tmp_path):
 
 def test_an_image_that_is_too_large(tmp_path, monkeypatch):
     path = saved(Image.new("RGB", (1500, 1500)), tmp_path / "a.png")
-    for limit in (
-        2_000_000,
-        1_000_000,
-    ):  # a warning of Pillow's, and above twice its limit an error
-        monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", limit)
-        refused(path, f"more than {limit // 1_000_000} million pixels", "smaller")
+    monkeypatch.setenv("BAYESRNN_IMAGE_MEGAPIXELS", "2")
+    refused(path, "1,500 x 1,500 pixels", "at most 2 million", "BAYESRNN_IMAGE_MEGAPIXELS")
+    monkeypatch.setenv("BAYESRNN_IMAGE_MEGAPIXELS", "3")
+    assert read_photograph(path).pixels.shape == (3, 224, 224)
+    monkeypatch.setenv("BAYESRNN_IMAGE_MEGAPIXELS", "many")
+    with pytest.raises(ConfigError, match="whole number above 0"):
+        read_photograph(path)
+
+
+def test_the_limit_of_pillow_is_not_in_the_way_and_stays(tmp_path, monkeypatch):
+    path = saved(Image.new("RGB", (300, 300)), tmp_path / "a.png")
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    assert read_photograph(path).pixels.shape == (3, 224, 224)
+    assert Image.MAX_IMAGE_PIXELS == 1000
+
+
+def test_an_image_that_is_too_long(tmp_path):
+    # A header is enough: nothing of the pixels may be unpacked.
+    path = tmp_path / "a.ppm"
+    path.write_bytes(b"P6 1 80000000 255\n")
+    refused(path, "1 x 80,000,000 pixels", "65,535 on a side")
 
 
 def test_floating_point_pixels(tmp_path):

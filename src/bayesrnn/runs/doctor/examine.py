@@ -26,7 +26,7 @@ from bayesrnn.runs.load import make_method
 from bayesrnn.runs.places import moved
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.runs.verdict import read_verdict
-from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.kept_files import read_metrics
 from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
@@ -42,8 +42,12 @@ def examine(
     samples: int = 10,
     seed: int = 1,
     where: DataOptions | None = None,
+    most: int = MOST,
 ) -> Examination:
-    """Examine a run of a task; `where` says where its data are now."""
+    """Examine a run of a task; `where` says where its data are now.
+
+    most: validation predictions that the mean weights and draws are scored on.
+    """
     if path.is_file():
         raise ConfigError(f"{path} is a file; doctor takes the folder of a run")
     run = moved(task, task.open_run(path, checkpoint, device), where or DataOptions())
@@ -54,7 +58,7 @@ def examine(
         )
     anew = build_anew(task, run)
     problem = task.problem(run.config, data, anew.method, anew.net, run.device)
-    held_out = task.held_out(run, data, MOST)
+    held_out = task.held_out(run, data, most)
     with progress_bar(2 * MINIBATCHES, " minibatches", "reading training data") as bar:
         train = training_loss(anew.method, anew.net, problem, seed, bar.update)
         gradients = {}
@@ -65,7 +69,7 @@ def examine(
         tensors = tensor_reports(anew.posterior, anew.start, seeded(seed))
     measure, clip = task.measure(run.files.__getitem__), run.config.clip or None
     calibration = run.calibrated()
-    records, batches = RunDirectory(path).metrics.read(), problem.minibatches(0)
+    records, batches = read_metrics(path), problem.minibatches(0)
     rounds = run.method.round_epochs(run.config.options, run.config.epochs)
     validation = None
     if held_out is not None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from torch import Tensor
 from bayesrnn.progress import progress_bar
 from bayesrnn.tasks.captions.data import CaptionedImages, CaptionWords
 from bayesrnn.tasks.captions.scores import CIDER_SIGMA, ORDERS
+from bayesrnn.untrusted import plain_json, read_regular
 
 #: Of how many nearest images the captions are looked through.
 NEIGHBOURS: Final = 60
@@ -214,8 +214,8 @@ def _fingerprint(*parts: CaptionedImages) -> str:
 def _earlier(path: Path, made_from: str, names: Sequence[str]) -> list[CaptionWords] | None:
     """The captions of an earlier result; None where there are none that can be used."""
     try:
-        content = json.loads(path.read_bytes())
+        content = plain_json(read_regular(path))
         said = {entry["image"]: tuple(entry["consensus"].split()) for entry in content["captions"]}
         return [said[name] for name in names] if content["made_from"] == made_from else None
-    except (OSError, ValueError, RecursionError, LookupError, TypeError, AttributeError):
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
         return None

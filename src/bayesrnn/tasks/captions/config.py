@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from bayesrnn.nn.recurrent import CELLS
 from bayesrnn.options import option
-from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
+from bayesrnn.runs.config import DEEPEST, WIDEST, Recipe, Recipes, TrainingConfig
 from bayesrnn.tasks.captions.data import FLICKR8K
 
 
@@ -22,8 +22,8 @@ class CaptionsConfig(TrainingConfig):
         choices=(FLICKR8K,),
     )
     cell: str = option("lstm", "kind of recurrent layer", choices=CELLS)
-    hidden: int = option(512, "units per layer and embedding width", gt=0)
-    layers: int = option(1, "recurrent layers", gt=0)
+    hidden: int = option(512, "units per layer and embedding width", gt=0, le=WIDEST)
+    layers: int = option(1, "recurrent layers", gt=0, le=DEEPEST)
     feature_norm: float = option(
         None, "the length that an image's features are scaled to (default: by recipe)", gt=0
     )

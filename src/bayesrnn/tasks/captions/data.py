@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,6 +15,7 @@ from bayesrnn.data.text import read_text
 from bayesrnn.data.vocabulary import Vocabulary
 from bayesrnn.errors import CorpusError
 from bayesrnn.tasks.captions.features import has_features, load_features
+from bayesrnn.untrusted import plain_json
 
 CaptionWords: TypeAlias = tuple[str, ...]
 """A caption, cut into words."""
@@ -167,7 +167,7 @@ def _read_split(file: str, size: int, data_dir: Path | None) -> list[str]:
 
 def _read_coco_captions(path: Path) -> dict[str, list[CaptionWords]]:
     try:
-        content: dict[str, Any] = json.loads(read_text(path))
+        content: dict[str, Any] = plain_json(read_text(path))
         names = {image["id"]: str(image["file_name"]) for image in content["images"]}
         rows = [
             (f"annotation {number}", names[row["image_id"]], str(row["caption"]))
@@ -175,8 +175,9 @@ def _read_coco_captions(path: Path) -> dict[str, list[CaptionWords]]:
         ]
     except (ValueError, KeyError, TypeError) as error:
         raise CorpusError(
-            f"{path} is not a file of COCO's captions ({error!r}); it has to have images with id "
-            "and file_name, and annotations with image_id and caption; get the original file"
+            f"{path} is not a file of COCO's captions ({repr(error)[:200]}); it has to have "
+            "images with id and file_name, and annotations with image_id and caption; get the "
+            "original file"
         ) from None
     return _collected(path, rows)
 

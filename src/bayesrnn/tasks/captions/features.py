@@ -15,13 +15,22 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from bayesrnn.data.files import find_published, published_file, read_bytes
-from bayesrnn.errors import CorpusError
+from bayesrnn.data.files import (
+    find_published,
+    most_unpacked,
+    published_file,
+    read_bytes,
+    too_much_unpacked,
+)
+from bayesrnn.durable import write_durably
+from bayesrnn.errors import ConfigError, CorpusError
 
 FEATURE_WIDTH: Final = 1280
 """The numbers that EfficientNet-Lite0 gives for an image."""
 
-_FILE = "features-efficientnet-lite0.npz"
+FEATURES_FILE: Final = "features-efficientnet-lite0.npz"
+"""What the file of the features of a folder of images is called."""
+
 _ARRAYS = ("names", "features")
 _PUT_BACK = (
     f"give an .npz file with names [images] and features [images, {FEATURE_WIDTH}], one row for "
@@ -55,9 +64,18 @@ class ImageFeatures:
 
 def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
     """The features of a data set of images, which lie in its folder, plain or .gz."""
-    path = published_file(data, f"{data}/{_FILE}", data_dir)
+    return read_features(published_file(data, f"{data}/{FEATURES_FILE}", data_dir))
+
+
+def read_features(path: Path) -> ImageFeatures:
+    """The features in a file."""
     try:
-        with np.load(io.BytesIO(read_bytes(path)), allow_pickle=False) as file:
+        given = io.BytesIO(read_bytes(path))
+        with zipfile.ZipFile(given) as packed:
+            if sum(part.file_size for part in packed.infolist()) > most_unpacked():
+                raise CorpusError(f"{path} {too_much_unpacked()}")
+        given.seek(0)
+        with np.load(given, allow_pickle=False) as file:
             missing = [name for name in _ARRAYS if name not in file]
             if missing:
                 raise CorpusError(
@@ -65,9 +83,12 @@ def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
                     f"{', '.join(file) or 'nothing'}; {_PUT_BACK}"
                 )
             names, features = (file[name] for name in _ARRAYS)
-    except (ValueError, OSError, EOFError, TypeError, zipfile.BadZipFile) as error:
+    except (CorpusError, ConfigError):
+        raise
+    except Exception as error:  # zipfile, zlib and numpy meet damage with errors of all kinds
+        reason = " ".join(str(error).split())[:200] or type(error).__name__
         raise CorpusError(
-            f"{path} is not an .npz file, or damaged ({error}); {_PUT_BACK}"
+            f"{path} is not an .npz file, or damaged ({reason}); {_PUT_BACK}"
         ) from None
     if problem := _problem(names, features):
         raise CorpusError(f"{path}: {problem}; {_PUT_BACK}")
@@ -77,7 +98,15 @@ def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
 
 def has_features(data: str, data_dir: Path | None = None) -> bool:
     """Whether `load_features` would find a file."""
-    return find_published(f"{data}/{_FILE}", data_dir) is not None
+    return find_published(f"{data}/{FEATURES_FILE}", data_dir) is not None
+
+
+def write_features(path: Path, names: Sequence[str], features: Tensor) -> None:
+    """Write a file as `read_features` takes it, whole or not at all, with 16 bits a number."""
+    content = io.BytesIO()
+    numbers = features.to("cpu", torch.float16).numpy()
+    np.savez(content, names=np.array(names, dtype=np.str_), features=numbers)
+    write_durably(path.resolve(), content.getvalue())
 
 
 def _problem(names: npt.NDArray[Any], features: npt.NDArray[Any]) -> str:

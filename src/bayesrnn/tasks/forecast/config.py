@@ -5,7 +5,7 @@ from typing import ClassVar, Final
 
 from bayesrnn.nn.recurrent import CELLS
 from bayesrnn.options import option
-from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
+from bayesrnn.runs.config import DEEPEST, WIDEST, Recipe, Recipes, TrainingConfig
 from bayesrnn.tasks.forecast.layout import BASES, LIKELIHOODS
 
 #: The name of the series that come with the program.
@@ -84,8 +84,8 @@ class ForecastConfig(TrainingConfig):
     )
     windows: int = option(None, "windows of training in an epoch (default: by recipe)", gt=0)
     cell: str = option("lstm", "kind of recurrent layer", choices=CELLS)
-    hidden: int = option(64, "units per layer", gt=0)
-    layers: int = option(1, "recurrent layers", gt=0)
+    hidden: int = option(64, "units per layer", gt=0, le=WIDEST)
+    layers: int = option(1, "recurrent layers", gt=0, le=DEEPEST)
 
 
 _PLAIN = Recipe(

@@ -7,6 +7,7 @@ from dataclasses import asdict, dataclass
 from typing import Any, Final
 
 from bayesrnn.errors import RunError
+from bayesrnn.untrusted import plain_json
 
 BASES: Final = ("seasonal", "last", "none")
 LIKELIHOODS: Final = ("student-t", "gaussian", "negative-binomial")
@@ -98,7 +99,7 @@ class Layout:
 def read_layout(text: str) -> Layout:
     """What `Layout.text` wrote."""
     try:
-        values: dict[str, Any] = json.loads(text)
+        values: dict[str, Any] = plain_json(text)
         tuples = ("seasons", "lags", "calendar", "known", "past", "static")
         made = {**values, **{name: tuple(values[name]) for name in tuples}}
         made["differences"] = tuple((int(a), int(b)) for a, b in values["differences"])

@@ -8,9 +8,9 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from markupsafe import Markup
 
 from bayesrnn.data.series import Floats
+from bayesrnn.report.chart import Chart
 from bayesrnn.report.page import Section, document, notes
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import counted, number_text
@@ -283,7 +283,7 @@ def shown_history(outlook: Outlook, number: int) -> tuple[Floats, int]:
     return target[first:], first
 
 
-def outlook_chart(outlook: Outlook, number: int) -> Markup:
+def outlook_chart(outlook: Outlook, number: int) -> Chart:
     """One series as an SVG picture: what lies before, the median, and the bands."""
     future = outlook.future
     one = future.series.series[number]
@@ -300,7 +300,7 @@ def outlook_chart(outlook: Outlook, number: int) -> Markup:
     return fan_chart(one.name, history, future.median[number], bands, labels)
 
 
-def backtest_chart(tested: Tested) -> Markup:
+def backtest_chart(tested: Tested) -> Chart:
     """The last test windows of the first series, one after the other, and what came."""
     known = tested.known
     number, horizon = int(known.places.series[0]), known.truths.values.shape[1]

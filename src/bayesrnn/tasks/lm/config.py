@@ -6,7 +6,7 @@ from typing import ClassVar
 from bayesrnn.data.tokens import TOKENS
 from bayesrnn.nn.recurrent import CELLS
 from bayesrnn.options import option
-from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
+from bayesrnn.runs.config import DEEPEST, WIDEST, Recipe, Recipes, TrainingConfig
 from bayesrnn.tasks.lm.data import CORPUS_NAMES
 
 #: The network of a size.
@@ -127,8 +127,10 @@ class LanguageModelConfig(TrainingConfig):
         "tiny", "size of the network and the recipe that goes with it", choices=SIZES
     )
     cell: str = option("lstm", "kind of recurrent layer", choices=CELLS)
-    hidden: int = option(None, "units per layer and embedding width (default: by size)", gt=0)
-    layers: int = option(None, "recurrent layers (default: by size)", gt=0)
+    hidden: int = option(
+        None, "units per layer and embedding width (default: by size)", gt=0, le=WIDEST
+    )
+    layers: int = option(None, "recurrent layers (default: by size)", gt=0, le=DEEPEST)
     tied: bool = option(False, "use one matrix for input and output words")
     unroll: int = option(None, "words between cuts of the gradient (default: by recipe)", gt=0)
     init: float = option(

@@ -1,6 +1,5 @@
 """Dynamic evaluation of a run: its settings, and the likelihood that they give."""
 
-import json
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
@@ -156,7 +155,7 @@ def tuned_settings(path: Path) -> dict[str, DynamicSettings]:
     if not (path / _FILE).exists():
         return {}
     try:
-        found = json.loads(RunDirectory(path).read_text(_FILE))
+        found = RunDirectory(path).read_sealed(_FILE)
         return {
             rule: DynamicSettings(
                 rule, entry["lr"], entry["decay"], entry["segment"], _source(rule, entry)
@@ -176,7 +175,7 @@ def keep_settings(path: Path, best: DynamicSettings) -> None:
         rule: settings.numbers() | (_RMS_MARK if _is_marked(settings) else {})
         for rule, settings in tuned.items()
     }
-    RunDirectory(path).write_text(_FILE, json.dumps(entries, indent=2) + "\n")
+    RunDirectory(path).write_sealed(_FILE, entries)
 
 
 def _source(rule: str, entry: dict[str, Any]) -> str:

@@ -1,6 +1,5 @@
 """Sharpening of a run on what it reads: settings, and the likelihood and bound that they give."""
 
-import json
 from dataclasses import asdict, dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -171,7 +170,7 @@ def tuned_sharpening(path: Path) -> dict[Aim, SharpenSettings]:
     if not (path / _FILE).exists():
         return {}
     try:
-        found = json.loads(RunDirectory(path).read_text(_FILE))
+        found = RunDirectory(path).read_sealed(_FILE)
         return {
             aim: SharpenSettings(
                 bias=entry["bias"],
@@ -192,5 +191,5 @@ def tuned_sharpening(path: Path) -> dict[Aim, SharpenSettings]:
 def keep_sharpening(path: Path, found: dict[Aim, SharpenSettings]) -> None:
     """Keep what tuning found, beside what it found for the other aim."""
     together = {**tuned_sharpening(path), **found}
-    entries = {aim: settings.numbers() for aim, settings in together.items()}
-    RunDirectory(path).write_text(_FILE, json.dumps(entries, indent=2) + "\n")
+    entries: dict[str, Any] = {aim: settings.numbers() for aim, settings in together.items()}
+    RunDirectory(path).write_sealed(_FILE, entries)

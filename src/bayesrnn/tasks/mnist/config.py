@@ -4,7 +4,7 @@ from dataclasses import dataclass, replace
 from typing import ClassVar
 
 from bayesrnn.options import option
-from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
+from bayesrnn.runs.config import DEEPEST, WIDEST, Recipe, Recipes, TrainingConfig
 
 PIXELS = {"mnist": 28 * 28, "digits": 8 * 8}
 
@@ -45,5 +45,5 @@ class MnistConfig(TrainingConfig):
         "that come with scikit-learn (an extra); auto: mnist if it is there, else digits",
         choices=("auto", *PIXELS),
     )
-    hidden: int = option(400, "units per hidden layer", gt=0)
-    layers: int = option(2, "hidden layers", gt=0)
+    hidden: int = option(400, "units per hidden layer", gt=0, le=WIDEST)
+    layers: int = option(2, "hidden layers", gt=0, le=DEEPEST)

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 from bayesrnn.nn.recurrent import CELLS
 from bayesrnn.options import option
-from bayesrnn.runs.config import Recipe, Recipes, TrainingConfig
+from bayesrnn.runs.config import DEEPEST, WIDEST, Recipe, Recipes, TrainingConfig
 from bayesrnn.tasks.sentiment.data import SCALE_DATA
 from bayesrnn.tasks.sentiment.tables import DELIMITERS, TARGET_KINDS
 
@@ -59,8 +59,8 @@ class SentimentConfig(TrainingConfig):
     )
     segment: int = option(200, "longest segment, in words, that texts are cut into", gt=0)
     cell: str = option("lstm", "kind of recurrent layer", choices=CELLS)
-    hidden: int = option(128, "units per layer and embedding width", gt=0)
-    layers: int = option(1, "recurrent layers", gt=0)
+    hidden: int = option(128, "units per layer and embedding width", gt=0, le=WIDEST)
+    layers: int = option(1, "recurrent layers", gt=0, le=DEEPEST)
     init: float = option(
         None, "initial weights within +- this, 0 for normals by fan-in (default: by recipe)", ge=0
     )

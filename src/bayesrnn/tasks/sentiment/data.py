@@ -19,6 +19,7 @@ from bayesrnn.data.vocabulary import EOS, Vocabulary
 from bayesrnn.errors import CorpusError
 from bayesrnn.tasks.sentiment.segments import Segments
 from bayesrnn.tasks.sentiment.tables import TextTable, read_table
+from bayesrnn.untrusted import plain_json
 
 SCALE_DATA: Final = "scale"
 """The name of Pang & Lee's (2005) film reviews."""
@@ -162,12 +163,31 @@ def target_text(target: Numbers | Labels) -> str:
 def read_target(text: str) -> Numbers | Labels:
     """What `target_text` wrote."""
     try:
-        values = json.loads(text)
+        values = plain_json(text)
         if values["kind"] == "label":
-            return Labels(tuple(map(str, values["labels"])))
-        return Numbers(float(values["mean"]), float(values["sd"]))
+            return _labels(values["labels"])
+        mean, sd = (_number(values[name]) for name in ("mean", "sd"))
+        if values["kind"] != "number" or not sd > 0:
+            raise ValueError("the standard deviation of the numbers has to be above 0")
+        return Numbers(mean, sd)
     except (ValueError, KeyError, TypeError) as error:
-        raise CorpusError(f"what the run predicts cannot be read: {error!r}") from None
+        raise CorpusError(
+            f"what the run predicts cannot be read, its target.json is damaged: {str(error)[:200]}"
+        ) from None
+
+
+def _labels(names: Any) -> Labels:
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise ValueError("the labels have to be a list of texts")
+    if len(set(names)) < max(len(names), 2):
+        raise ValueError("there have to be two labels or more, each of them once")
+    return Labels(tuple(names))
+
+
+def _number(value: Any) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ValueError(f"{str(value)[:40]!r} is no number")
+    return float(value)
 
 
 def _scale(data_dir: Path | None) -> tuple[list[list[str]], list[float]]:
