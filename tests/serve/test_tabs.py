@@ -220,10 +220,9 @@ def test_a_fan_is_the_forecast_of_the_program_with_its_backtest(opened):
     forecaster = opened("forecast", "bbb")
     found = ask("forecast", forecaster, "fan", samples=3)
     run, own = forecaster.run, forecaster.own
-    tested, widening = backtest_of(own, forecaster.draws(5), 20, 1, (50, 80, 95))
-    wanted = forecast_future(
-        *(own.series, run.layout, Draws(run.method, run.net, 3, seeded(1)), 7, 66, 1, widening)
-    )
+    tested = backtest_of(own, forecaster.draws(5), 20, 1, (50, 80, 95))
+    draws = Draws(run.method, run.net, 3, seeded(1))
+    wanted = forecast_future(own.series, run.layout, draws, 7, 66, 1, tested.widening)
     assert found["median"] == pytest.approx(wanted.median[0].tolist())
     for level in (50, 80, 95):
         low, high = wanted.interval(level)

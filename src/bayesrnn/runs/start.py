@@ -20,7 +20,7 @@ from bayesrnn.runs.calibrate import calibrate_after_training
 from bayesrnn.runs.config import TrainingConfig
 from bayesrnn.runs.devices import choose_device
 from bayesrnn.runs.load import count_weights, make_method, read_config
-from bayesrnn.runs.places import found_again, with_whole_paths
+from bayesrnn.runs.places import found_again, free_entries, with_whole_paths
 from bayesrnn.runs.resume import (
     how_it_goes_on,
     refuse_added,
@@ -111,7 +111,7 @@ def train_run(
     if resumes:
         # Also where it was killed before its first checkpoint: it starts again as it was meant.
         entries = read_config(path)
-        require_settings(path, entries, (task.data_key,))
+        require_settings(path, entries, free_entries(task))
         saved = found_again(task, path, task.resolve({}, entries, saved=True))
         config = resumed(task, saved, given, file)
     else:
@@ -235,7 +235,7 @@ def _announce_settings(task: Task[Any, Any], trainer: Trainer, directory: RunDir
     can be resumed.
     """
     before, after = directory.read_config(), trainer.files.texts[CONFIG]
-    if differs(before, after, (task.data_key,)):
+    if differs(before, after, free_entries(task)):
         trainer.files.before = before
         trainer.save()
 

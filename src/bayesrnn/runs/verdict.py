@@ -103,11 +103,12 @@ def read_verdict_text(path: Path) -> str | None:
     try:
         text = RunDirectory(path).read_sealed(VERDICT_FILE)["text"]
     except (RunError, ValueError, KeyError, TypeError):
-        return _not_used(path)
+        _say_not_used(path)
+        return None
     return str(text)
 
 
-def _not_used(path: Path) -> None:
+def _say_not_used(path: Path) -> None:
     if (path / VERDICT_FILE).exists():
         say(f"note: {path / VERDICT_FILE} is damaged, and not used; run `bayesrnn calibrate` again")
 
@@ -134,7 +135,8 @@ def read_verdict(path: Path) -> KeptVerdict | None:
         verdict = Verdict(findings, int(values["predictions"]), str(values["unit"]))
         return KeptVerdict(int(values["step"]), verdict)
     except (RunError, ValueError, KeyError, TypeError, AttributeError):
-        return _not_used(path)
+        _say_not_used(path)
+        return None
 
 
 def draws_finding(calibration: Calibration, perplexity: bool = False) -> Finding:

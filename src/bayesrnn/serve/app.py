@@ -103,7 +103,7 @@ def _about(run: ServedRun) -> dict[str, Any]:
 
 
 def _chosen(runs: Sequence[ServedRun], request: Request) -> ServedRun:
-    number = request.path_params["run"]
+    number: int = request.path_params["run"]
     if number >= len(runs):
         raise Refusal(404, f"there is no run number {number}; there are {len(runs)}, from 0 on")
     return runs[number]

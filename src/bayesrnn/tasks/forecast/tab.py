@@ -17,7 +17,6 @@ from bayesrnn.runs.arguments import seed_option
 from bayesrnn.runs.tab import Question, Tab, about_draws
 from bayesrnn.tasks.forecast.anomalies import UNFAMILIAR_SHARE
 from bayesrnn.tasks.forecast.backtest import Backtest
-from bayesrnn.tasks.forecast.conformal import Widening
 from bayesrnn.tasks.forecast.data import ForecastData, require_suits
 from bayesrnn.tasks.forecast.forecasting import backtest_of, own_data
 from bayesrnn.tasks.forecast.future import forecast_future, naive_future
@@ -64,10 +63,10 @@ class OpenForecaster:
 
     run: TrainedForecaster
     own: ForecastData | None
-    tested: tuple[Backtest, Widening | None] | None = field(default=None)
+    tested: Backtest | None = field(default=None)
 
-    def backtest(self) -> tuple[Backtest, Widening | None] | None:
-        """The scores on the test windows, and the calibration; None without the data."""
+    def backtest(self) -> Backtest | None:
+        """The scores on the test windows; None without the data."""
         if self.tested is None and self.own is not None:
             draws = self.draws(_TESTED_DRAWS)
             paths = max(2, _TESTED_PATHS // networks_to_read(*self._network, _TESTED_DRAWS))
@@ -93,8 +92,8 @@ def fan(opened: OpenForecaster, options: FanOptions, content: bytes) -> dict[str
     names = [one.name for one in series.series]
     one = _chosen(series, options.series)
     horizon = options.horizon or run.layout.horizon
-    found = opened.backtest()
-    tested, widening = (None, None) if found is None else found
+    tested = opened.backtest()
+    widening = None if tested is None else tested.widening
     future = forecast_future(
         one,
         run.layout,

@@ -191,5 +191,5 @@ def tuned_sharpening(path: Path) -> dict[Aim, SharpenSettings]:
 def keep_sharpening(path: Path, found: dict[Aim, SharpenSettings]) -> None:
     """Keep what tuning found, beside what it found for the other aim."""
     together = {**tuned_sharpening(path), **found}
-    entries = {aim: settings.numbers() for aim, settings in together.items()}
+    entries: dict[str, Any] = {aim: settings.numbers() for aim, settings in together.items()}
     RunDirectory(path).write_sealed(_FILE, entries)

@@ -89,11 +89,14 @@ def doubts(draws: Draws, ids: Tensor, vocabulary: int, samples: int) -> Doubts:
             targets = ids[1:][reading.words]
             mean = reading.average.mean[:, 0]
             averages.append(_likeliest(mean))
-            probability = mean[: len(targets)].gather(-1, targets[:, None])[:, 0]
+            met = mean[: len(targets)].gather(-1, targets[:, None])[:, 0]
             entropies = (reading.average.total(), reading.average.aleatoric)
-            parts.append((probability, *(of[: len(targets), 0] for of in entropies)))
-    whole = [torch.cat(of).double().cpu() for of in zip(*parts, strict=True)]
-    return Doubts(used, *whole, _together(averages), [_together(of) for of in single])
+            parts.append((met, *(of[: len(targets), 0] for of in entropies)))
+    probability, total, aleatoric = (
+        torch.cat(of).double().cpu() for of in zip(*parts, strict=True)
+    )
+    alone = [_together(of) for of in single]
+    return Doubts(used, probability, total, aleatoric, _together(averages), alone)
 
 
 def _likeliest(probabilities: Tensor) -> Candidates:
