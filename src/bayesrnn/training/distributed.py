@@ -174,7 +174,7 @@ def joined(timeout: float) -> Iterator[Group]:
     dist.destroy_process_group()
 
 
-def _met(store: dist.Store, rank: int, size: int, timeout: float) -> dist.Store:
+def _met(store: Any, rank: int, size: int, timeout: float) -> Any:
     """The part of a store that belongs to these very processes.
 
     Under torchrun one store lives through all restarts, and holds the addresses of processes that
@@ -186,7 +186,7 @@ def _met(store: dist.Store, rank: int, size: int, timeout: float) -> dist.Store:
         store.set(f"asks/{rank}", own)
         name = store.get(f"answer/{own}").decode()
         store.set(f"{name}/has/{rank}", "")
-        return dist.PrefixStore(name, store)
+        return dist.PrefixStore(name, store)  # type: ignore[attr-defined]
     name, end = uuid4().hex, time.monotonic() + timeout
     while missing := [r for r in range(1, size) if not store.check([f"{name}/has/{r}"])]:
         for other in missing:
@@ -195,7 +195,7 @@ def _met(store: dist.Store, rank: int, size: int, timeout: float) -> dist.Store:
         if time.monotonic() > end:
             raise RuntimeError(f"{len(missing)} of {size} have not come for {timeout:g} seconds")
         time.sleep(0.01)
-    return dist.PrefixStore(name, store)
+    return dist.PrefixStore(name, store)  # type: ignore[attr-defined]
 
 
 def _to_bytes(value: Any) -> Tensor:
