@@ -64,7 +64,11 @@ class ImageFeatures:
 
 def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
     """The features of a data set of images, which lie in its folder, plain or .gz."""
-    return read_features(published_file(data, f"{data}/{FEATURES_FILE}", data_dir))
+    try:
+        path = published_file(data, f"{data}/{FEATURES_FILE}", data_dir)
+    except CorpusError as error:
+        raise CorpusError(f"{error}; `bayesrnn features` makes it of the images") from None
+    return read_features(path)
 
 
 def read_features(path: Path) -> ImageFeatures:

@@ -12,7 +12,7 @@ from bayesrnn.progress import progress_bar, say
 from bayesrnn.report.text import counted
 from bayesrnn.tasks.captions.caption_results import LeftOut
 from bayesrnn.tasks.captions.image_network import ImageNetwork
-from bayesrnn.tasks.captions.photographs import Preview, read_photograph
+from bayesrnn.tasks.captions.photographs import Photograph, Preview, read_photograph
 
 #: Images looked at at once: what the image network makes of more leaves the cache.
 _AT_ONCE = 4
@@ -41,7 +41,7 @@ def look_at(
     """
     with progress_bar(len(files), " images", "reading", delay=1.0) as bar:
         for start in range(0, len(files), _AT_ONCE):
-            read, images = list[Path](), []
+            read, images = list[Path](), list[Photograph]()
             for file in files[start:][:_AT_ONCE]:
                 bar.update(1)
                 try:
