@@ -13,9 +13,6 @@ from bayesrnn.tasks import task_of
 
 from ..conftest import TINY
 
-httpx = pytest.importorskip("httpx", reason="the extra `dev` brings httpx")
-pytest.importorskip("starlette", reason="the extra `serve` brings starlette")
-
 HERE = "http://127.0.0.1:8765"
 
 
@@ -33,6 +30,8 @@ def texts(tiny_text, tmp_path_factory) -> Path:
 @pytest.fixture
 def asking():
     """Let a coroutine function ask an application for some runs; gives what that returns."""
+    httpx = pytest.importorskip("httpx", reason="the extra `dev` brings httpx")
+    pytest.importorskip("starlette", reason="the extra `serve` brings starlette")
 
     def ask(scenario, *paths, address="127.0.0.1", token=None, **jobs):
         async def inside():

@@ -1,5 +1,6 @@
 import asyncio
 import json
+from dataclasses import dataclass
 
 import pytest
 
@@ -115,13 +116,8 @@ def test_contents_that_are_too_large_or_of_another_kind_are_refused(asking, text
 
 
 def test_the_options_of_a_file_are_in_the_address():
-    class Options(CheckedOptions):
-        pass
-
-    from dataclasses import dataclass
-
     @dataclass(frozen=True)
-    class Sized(Options):
+    class Sized(CheckedOptions):
         size: int = option(1, "a size", ge=1)
         name: str = option("x", "a name")
 

@@ -84,7 +84,12 @@ class Server:
             text=True,
             env={**os.environ, "OMP_NUM_THREADS": "1"},
         )
-        self.address = re.search(r"http://\S+", self.process.stdout.readline())[0]
+        line = self.process.stdout.readline()
+        found = re.search(r"http://\S+", line)
+        if found is None:
+            self.kill()
+            pytest.fail(f"the server did not start; it said {line!r}")
+        self.address = found[0]
 
     def kill(self):
         self.process.send_signal(signal.SIGKILL)

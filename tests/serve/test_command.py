@@ -6,11 +6,11 @@ import signal
 import socket
 import sys
 
-import httpx
 import pytest
 
 from bayesrnn.serve.command import page_address
 
+httpx = pytest.importorskip("httpx", reason="the extra `dev` brings httpx")
 pytest.importorskip("uvicorn", reason="the extra `serve` brings uvicorn")
 
 

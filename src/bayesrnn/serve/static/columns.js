@@ -58,16 +58,15 @@ export function makeColumns(runs, show) {
     ask: askAll,
     bodies: () => columns.map((column) => column.body),
     say: (text, kind) => columns[0].say(text, kind),
-    /** Whether any run that is shown can do something that `about` tells. */
-    can: (what) => columns.some((column) => column.run()?.about?.[what] !== false),
   };
 }
 
 function aboutText(run) {
-  const { step, draws, calibrated } = run.about;
+  const { step, draws, noise, calibrated } = run.about;
   const parts = [run.method, `step ${step.toLocaleString("en")}`];
   if (calibrated) parts.push("calibrated");
   if (!draws) parts.push("one network, so no draws that could disagree");
+  else if (!noise) parts.push("its draws have no noise that a factor could change");
   return parts.filter(Boolean).join(", ");
 }
 

@@ -59,6 +59,19 @@ export function slider(label, { min, max, step, value, shown = String, changed =
   return { element, input, value: () => Number(input.value) };
 }
 
+/** A slider for the factor on the noise of draws. */
+export function noiseSlider(changed) {
+  const shown = (value) => value.toFixed(1);
+  return slider("noise of draws, × sigma", {
+    min: 0,
+    max: 10,
+    step: 0.1,
+    value: 1,
+    shown,
+    changed,
+  });
+}
+
 /** A table of texts; the columns named in `left` have words, the others numbers. */
 export function table(header, rows, { left = [], caption } = {}) {
   const side = (place) => (left.includes(header[place]) ? "left" : "right");

@@ -205,14 +205,8 @@ def _open(path: Path) -> OpenForecaster:
 
 def about(opened: OpenForecaster) -> dict[str, Any]:
     """What the page has to know of it."""
-    layout, own = opened.run.layout, opened.own
-    return {
-        **about_draws(opened.run),
-        "calibrated": False,  # of intervals, which each answer says
-        "horizon": layout.horizon,
-        "longest": MOST_STEPS,
-        "own": own is not None,
-    }
+    # Each answer says of its intervals whether they are calibrated.
+    return {**about_draws(opened.run), "calibrated": False}
 
 
 TAB = Tab(

@@ -8,6 +8,7 @@ import {
   freshId,
   later,
   make,
+  noiseSlider,
   percent,
   short,
   slider,
@@ -27,14 +28,7 @@ export function makeContent(runs) {
   text.value = EXAMPLE;
   const columns = makeColumns(runs, show);
   const draws = slider("draws", { min: 1, max: 20, step: 1, value: 10, changed: () => soon() });
-  const noise = slider("noise of draws, × sigma", {
-    min: 0,
-    max: 10,
-    step: 0.1,
-    value: 1,
-    shown: (value) => value.toFixed(1),
-    changed: () => soon(),
-  });
+  const noise = noiseSlider(() => soon());
   const words = slider("words to add", { min: 5, max: 100, step: 5, value: 30 });
   const temperature = slider("temperature", {
     min: 0,

@@ -185,15 +185,10 @@ def open_run(path: Path) -> TrainedLanguageModel:
     return TASK.open_run(path, device="cpu", for_inference=True)
 
 
-def about(run: TrainedLanguageModel) -> dict[str, Any]:
-    """What the page has to know of it."""
-    return {**about_draws(run), "unit": run.unit, "vocabulary": len(run.vocabulary)}
-
-
 TAB = Tab(
     title="Text",
     script="tasks/lm/tab.js",
     open=open_run,
-    about=about,
+    about=about_draws,
     questions={"read": Question(ReadOptions, read), "continue": Question(ContinueOptions, go_on)},
 )

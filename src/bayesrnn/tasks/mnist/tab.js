@@ -1,7 +1,7 @@
 // The tab of digits: a drawing, and what the network takes it for.
 
 import { makeColumns } from "/static/columns.js";
-import { entropyText, later, make, makeBar, percent, slider } from "/static/dom.js";
+import { entropyText, later, make, makeBar, noiseSlider, percent, slider } from "/static/dom.js";
 
 const SIDE = 280;
 const STEP = 10;
@@ -10,14 +10,7 @@ const PEN = 22;
 export function makeContent(runs) {
   const columns = makeColumns(runs, show);
   const draws = slider("draws", { min: 1, max: 50, step: 1, value: 20, changed: () => soon() });
-  const noise = slider("noise of draws, × sigma", {
-    min: 0,
-    max: 10,
-    step: 0.1,
-    value: 1,
-    shown: (value) => value.toFixed(1),
-    changed: () => soon(),
-  });
+  const noise = noiseSlider(() => soon());
   const canvas = make("canvas", {
     class: "pad",
     width: SIDE,
