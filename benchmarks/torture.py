@@ -22,6 +22,7 @@ memory: training for many steps, and predicting many times, must not take more a
 from __future__ import annotations
 
 import argparse
+import fcntl
 import json
 import os
 import random
@@ -186,6 +187,11 @@ def main() -> int:
         until = time.monotonic() + given.seconds
         work = folder / "work"
         work.mkdir(parents=True, exist_ok=True)
+        held = (folder / ".lock").open("w")
+        try:
+            fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            parser.error(f"another process works in {folder}; wait for it, or give another folder")
         runs = Runs(folder / "base", whole=not given.few)
 
         def file(part: str) -> Path:

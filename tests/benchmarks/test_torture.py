@@ -2,11 +2,11 @@
 
 import json
 import os
+import subprocess
 import sys
 from pathlib import Path
 
 import pytest
-import torch
 
 BENCHMARKS = Path(__file__).parents[2] / "benchmarks"
 
@@ -14,37 +14,35 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="it forks and lo
 
 
 @pytest.fixture
-def torture(monkeypatch, tmp_path):
-    """The program, in processes that have one thread; and where it keeps what it finds."""
+def torture(monkeypatch):
+    """The program, from its folder."""
     monkeypatch.syspath_prepend(BENCHMARKS)
     import torture
 
-    from bayesrnn.tasks.captions import data
-
-    monkeypatch.setattr(data, "_FLICKR_SPLITS", data._FLICKR_SPLITS)
-    threads = torch.get_num_threads()
-    yield torture
-    torch.set_num_threads(threads)
+    return torture
 
 
-def test_a_share_of_it(torture, tmp_path, monkeypatch, capsys):
+def test_a_share_of_it(tmp_path):
+    # In a process of its own: one that has trained cannot be forked and train.
     counts = {"kills": 1, "saves": 20, "mutations": 60, "inputs": 60, "limits": 0}
     counts |= {"steps": 0, "predictions": 0}
     options = [word for name, count in counts.items() for word in (f"--{name}", str(count))]
-    monkeypatch.setattr(sys, "argv", ["torture.py", str(tmp_path), "--few", *options])
-    fine = torture.main()
-    table = capsys.readouterr().out
-    bad = [
+    done = subprocess.run(
+        [sys.executable, BENCHMARKS / "torture.py", tmp_path, "--few", *options],
+        capture_output=True,
+        text=True,
+        env={**os.environ, "OMP_NUM_THREADS": "1"},
+    )
+    lines = [
         line
         for path in tmp_path.glob("*.jsonl")
         for line in map(json.loads, path.read_text().splitlines())
-        if line["end"] not in torture.GOOD
     ]
-    assert fine == 0, bad
-    assert len(torture.lines_of(tmp_path / "mutations.jsonl")) == 60
-    assert len(torture.lines_of(tmp_path / "inputs.jsonl")) == 60
-    assert len(torture.lines_of(tmp_path / "saves.jsonl")) == 20
-    assert "| mutations |" in table
+    bad = [line for line in lines if line["end"] not in ("equal", "same", "refused")]
+    assert not bad
+    assert done.returncode == 0, done.stderr
+    assert len(lines) >= 141
+    assert "| mutations |" in done.stdout
 
 
 def test_what_goes_wrong_is_noticed(torture, tmp_path):
