@@ -20,7 +20,7 @@ from bayesrnn.tasks.lm.model import LanguageModel
 WORDS = 10_000
 SIZES = {"small": 200, "medium": 650}
 #: Texts side by side, and words of each.
-INPUTS = ((20, 100), (1, 400), (1, 20))
+INPUTS = "20x100,1x400,1x20"
 
 
 def main() -> None:
@@ -28,6 +28,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description="N draws against N deterministic passes")
     parser.add_argument("--draws", type=int, default=20)
     parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--inputs", default=INPUTS, help="texts x words, ...")
     parser.add_argument("--threads", type=int, default=torch.get_num_threads())
     parser.add_argument("--processor", action="store_true")
     arguments = parser.parse_args()
@@ -42,7 +43,7 @@ def main() -> None:
         dropping.load_state_dict(module.state_dict())
         dropping.output_dropout.p = dropping.input_dropout.p = 0.5
         bayesian = Bayesian(module, sigma_init=absolute(0.02))
-        for texts, length in INPUTS:
+        for texts, length in (map(int, each.split("x")) for each in arguments.inputs.split(",")):
             inputs = torch.randint(WORDS, (length, texts))
             for name, net, plain in (
                 ("bbb", bayesian, module),

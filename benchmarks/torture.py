@@ -35,7 +35,7 @@ import torch
 
 sys.path.insert(0, str(Path(__file__).parent))  # its neighbours, also where this is imported
 
-from torture_cases import INPUTS, damage_file, files_of, fresh_copy
+from torture_cases import INPUTS, OPTIONAL, damage_file, files_of, fresh_copy
 from torture_limits import limit_cases, memory_cases
 from torture_runs import Runs
 from torture_saves import save_cases
@@ -44,6 +44,7 @@ from torture_worker import (
     append,
     done_in,
     ended,
+    exit_code,
     forked,
     judged,
     judged_call,
@@ -65,7 +66,7 @@ def kill_case(runs: Runs, number: int, folder: Path) -> dict[str, Any]:
     fresh_copy(runs.empty, run)
     where = {"what": " ".join(pair)}
     while True:
-        process = forked(lambda: say_to([*arguments, "--resume", "--out", str(run)]).code, folder)
+        process = forked(lambda: exit_code([*arguments, "--resume", "--out", str(run)]), folder)
         last = kills > 0 and dice.random() < 0.6
         moment = 120 if last else dice.random() * reference.seconds
         code = ended(process, moment)
@@ -103,7 +104,8 @@ def mutation_case(runs: Runs, number: int, folder: Path) -> dict[str, Any]:
     name = dice.choice(files_of(copy)) if copy.is_dir() else ""
     by_state = name.endswith("state.safetensors") or name == "last"
     expected = None if by_state else source.expected(name, copy)
-    how = damage_file(dice, copy / name if name else copy, source.path / name)
+    damaged, optional = (copy / name if name else copy), name.startswith(OPTIONAL)
+    how = damage_file(dice, damaged, source.path / name, optional)
     where = {"what": f"{source.path.name}/{name}", "how": how}
     if by_state:
         return {**where, **runs.judged_state(copy, source)}
@@ -166,6 +168,7 @@ def main() -> int:
     parser.add_argument("--steps", type=int, default=100_000)
     parser.add_argument("--predictions", type=int, default=10_000)
     parser.add_argument("--seconds", type=float, default=float("inf"))
+    parser.add_argument("--few", action="store_true", help="damage runs of two tasks only")
     parser.add_argument("--table", action="store_true", help="only show what was found before")
     given = parser.parse_args()
     folder = given.folder.resolve()
@@ -183,7 +186,7 @@ def main() -> int:
         until = time.monotonic() + given.seconds
         work = folder / "work"
         work.mkdir(parents=True, exist_ok=True)
-        runs = Runs(folder / "base")
+        runs = Runs(folder / "base", whole=not given.few)
 
         def file(part: str) -> Path:
             return folder / f"{part}.jsonl"

@@ -102,10 +102,15 @@ DAMAGES: tuple[Damage, ...] = (
 )
 
 
-def damage_file(dice: random.Random, path: Path, elsewhere: Path) -> str:
+#: What a run can do without: who removes it, means to.
+OPTIONAL = ("calibration.json", "metrics.jsonl", "results", "verdict.json")
+
+
+def damage_file(dice: random.Random, path: Path, elsewhere: Path, optional: bool) -> str:
     """Damage a file in some way, or put something else in its place; says how."""
     if dice.random() < 0.06:
         kind = dice.choice(["pipe", "device", "link", "folder", "gone"])
+        kind = "pipe" if optional and kind == "gone" else kind
         path.unlink()
         if kind == "pipe":
             os.mkfifo(path)

@@ -13,7 +13,7 @@ from typing import Any
 
 from torture_cases import fresh_copy
 from torture_runs import Runs
-from torture_worker import append, done_in, ended, forked, killed, limited, say_to
+from torture_worker import append, done_in, ended, exit_code, forked, killed, limited, say_to
 
 #: What there is too little of.
 KINDS = ("memory", "disk", "time")
@@ -60,7 +60,7 @@ def limit_case(runs: Runs, number: int, folder: Path) -> dict[str, Any]:
     of_time = (-signal.SIGXCPU, -signal.SIGKILL) if kind == "time" else ()
     if code not in (0, 1, *of_time):
         return {**where, "end": "crash", "note": f"exit code {code}"}
-    again = forked(lambda: say_to(arguments).code, folder)
+    again = forked(lambda: exit_code(arguments), folder)
     if (code := ended(again, 120)) is None:
         killed(again)
         return {**where, "end": "hang"}
@@ -86,7 +86,7 @@ def memory_cases(
     def training() -> int:
         fresh_copy(runs.empty, run)
         rest = ["--hold-epochs", "100000", "--device", "cpu", "--no-calibrate", "--out", str(run)]
-        return int(say_to([*train, str(-(-steps // 40)), *rest]).code or 0)
+        return exit_code([*train, str(-(-steps // 40)), *rest])
 
     def predicting() -> int:
         from bayesrnn.tasks.sentiment.predict import PredictOptions, predict_texts

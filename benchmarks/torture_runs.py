@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from same_results import make_data
 from torture_cases import fresh_copy
-from torture_worker import Said, ended, forked, judged_call, say_to
+from torture_worker import Said, ended, exit_code, forked, judged_call, say_to
 
 from bayesrnn.data.reading import read_series
 from bayesrnn.methods import METHODS
@@ -75,10 +75,13 @@ class Target:
 
 
 class Runs:
-    """What is made once and kept: data, runs of all tasks, and their references."""
+    """What is made once and kept: data, runs, and their references.
 
-    def __init__(self, folder: Path) -> None:
-        self.folder, self.data = folder, folder / "data"
+    whole: of all tasks; or else of two.
+    """
+
+    def __init__(self, folder: Path, whole: bool = True) -> None:
+        self.folder, self.data, self.whole = folder, folder / "data", whole
         self.empty = folder / "empty"
         captions_data._FLICKR_SPLITS = FLICKR_SPLITS
         if not (folder / "made").exists():
@@ -166,7 +169,7 @@ class Runs:
     def _train(self, arguments: list[str], run: Path) -> float:
         fresh_copy(self.empty, run)
         start = time.monotonic()
-        if code := ended(forked(lambda: say_to(arguments).code, self.folder), 300):
+        if code := ended(forked(lambda: exit_code(arguments), self.folder), 300):
             said = say_to([*arguments, "--resume"])
             raise RuntimeError(f"exit code {code}: {said.traceback or said.errors}")
         return time.monotonic() - start
@@ -179,7 +182,7 @@ class Runs:
                 words = [str(path) if word == "OUT" else word for word in command]
                 if words[0] == "train":
                     self._train(words, path)
-                elif ended(forked(lambda words=words: say_to(words).code, self.folder), 300):
+                elif ended(forked(lambda words=words: exit_code(words), self.folder), 300):
                     raise RuntimeError(str(say_to(words)))
         return path
 
@@ -198,14 +201,18 @@ class Runs:
         lm, labels = self._trained("lm", "lm"), self._trained("sentiment", "sentiment")
         prune = ["prune", str(lm), "--fractions", "0.3", "--fraction", "0.3", "--out", "OUT"]
         file = self._made("pruned.safetensors", prune)
-        return [
+        made = [
             Target(lm, 8, {**every, "": speak}),
             Target(labels, 6, {**every, "": rate}),
-            Target(self._trained("numbers", "sentiment", *numbers), 3, {**every, "": rate}),
-            Target(self._trained("forecast", "forecast"), 1, {**every, "": ["evaluate", "RUN"]}),
-            Target(self._trained("mnist", "mnist"), 1, {**every, "": ["evaluate", "RUN"]}),
             Target(file, 4, {"": speak}),
         ]
+        if self.whole:
+            run = self._trained("numbers", "sentiment", *numbers)
+            made.append(Target(run, 3, {**every, "": rate}))
+            for task in ("forecast", "mnist"):
+                run = self._trained(task, task)
+                made.append(Target(run, 1, {**every, "": ["evaluate", "RUN"]}))
+        return made
 
 
 def _whole(run: Path) -> str:

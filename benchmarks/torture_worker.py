@@ -59,6 +59,12 @@ def say_to(arguments: list[str]) -> Said:
     return Said(code, out.getvalue(), errors.getvalue(), trouble)
 
 
+def exit_code(arguments: list[str]) -> int:
+    """Run the program in this process, and end as it would."""
+    said = say_to(arguments)
+    return 9 if said.traceback else int(said.code or 0)
+
+
 def judged(said: Said, expected: Said | None) -> dict[str, Any]:
     """refused in a line, same as without damage, or what should not be."""
     last = said.errors.strip().rsplit("\n", 1)[-1]

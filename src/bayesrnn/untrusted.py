@@ -17,6 +17,7 @@ from bayesrnn.errors import ConfigError
 
 #: The most bytes of a text that a run directory holds: settings, words, metrics, results.
 MOST_TEXT = 2**30
+_PART = 2**20
 
 #: Whole numbers that files may hold are those of 64 bits, as in TOML.
 LARGEST = 2**63 - 1
@@ -39,8 +40,14 @@ def read_regular(path: Path, most: int = MOST_TEXT, inside: Path | None = None) 
         if found.st_size > most:
             raise _refusal(path, f"it has {found.st_size:,} bytes, and at most {most:,} are read")
         with os.fdopen(descriptor, "rb", closefd=False) as file:
-            # So much memory is taken at once; what is written meanwhile is not waited for.
-            return file.read(found.st_size)
+            parts = [file.read(found.st_size + 1)]
+            # Some file systems do not know a size before they are read.
+            while parts[-1] and sum(map(len, parts)) <= most:
+                parts.append(file.read(_PART))
+        data = b"".join(parts)
+        if len(data) > most:
+            raise _refusal(path, f"it has more than {most:,} bytes, and no more are read")
+        return data
     finally:
         os.close(descriptor)
 

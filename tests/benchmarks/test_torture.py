@@ -28,10 +28,10 @@ def torture(monkeypatch, tmp_path):
 
 
 def test_a_share_of_it(torture, tmp_path, monkeypatch, capsys):
-    counts = {"kills": 1, "saves": 20, "mutations": 60, "inputs": 60, "limits": 1}
+    counts = {"kills": 1, "saves": 20, "mutations": 60, "inputs": 60, "limits": 0}
     counts |= {"steps": 0, "predictions": 0}
     options = [word for name, count in counts.items() for word in (f"--{name}", str(count))]
-    monkeypatch.setattr(sys, "argv", ["torture.py", str(tmp_path), *options])
+    monkeypatch.setattr(sys, "argv", ["torture.py", str(tmp_path), "--few", *options])
     fine = torture.main()
     table = capsys.readouterr().out
     bad = [

@@ -137,9 +137,19 @@ def settled(page):
     )
 
 
+def answer_to(page, **given):
+    """A context that ends with the first answer to a question with these options, and no other."""
+
+    def fits(found):
+        asked = json.loads(found.request.post_data or "{}")
+        return found.url.endswith("/read") and found.ok and given.items() <= asked.items()
+
+    return page.expect_response(fits)
+
+
 def type_text(page, text):
     """Type over the text and wait for the answers to it."""
-    with page.expect_response(lambda found: found.url.endswith("/read") and found.ok):
+    with answer_to(page, text=text):
         page.get_by_role("textbox").first.fill(text)
     settled(page)
 
@@ -183,12 +193,12 @@ def test_sliders_change_what_is_marked(opened, server):
     colours = "(words) => words.map((word) => getComputedStyle(word).borderBottomWidth)"
     widths = words_of(page).evaluate_all(colours)
     noise = page.get_by_label("noise of draws")
-    with page.expect_response(lambda found: found.url.endswith("/0/read") and found.ok):
+    with answer_to(page, noise=10):
         noise.press("End")
     settled(page)
     assert sum(marks(page)) > sum(before)
     assert words_of(page).evaluate_all(colours) != widths
-    with page.expect_response(lambda found: found.url.endswith("/0/read") and found.ok):
+    with answer_to(page, noise=10, samples=1):
         page.get_by_label("draws", exact=True).press("Home")
     settled(page)
     assert sum(marks(page)) == 0  # one draw does not disagree with itself

@@ -97,6 +97,8 @@ def test_all_is_in_one_file_and_on_one_page(monkeypatch, tmp_path, capsys):
     assert "4 words" in page
     assert "1.00x the mean" in capsys.readouterr().out
     assert main(["bench", "--pruned", "--growth"]) == 1
+    assert main(["bench", "--processor"]) == 1
+    assert "give --threads 1" in capsys.readouterr().err
     assert main(["bench", "--quickstart"]) == 1
     assert "--quickstart goes with --programs" in capsys.readouterr().err
 

@@ -3,14 +3,23 @@
 import os
 import signal
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 import torch
+from torch.distributed import HashStore
 
 from bayesrnn.cli.main import main
 from bayesrnn.errors import ConfigError, PeerError
 from bayesrnn.tasks.captions import data as captions
-from bayesrnn.training.distributed import Group, Processes, _from_bytes, _to_bytes, in_order
+from bayesrnn.training.distributed import (
+    Group,
+    Processes,
+    _from_bytes,
+    _met,
+    _to_bytes,
+    in_order,
+)
 from bayesrnn.training.launch import Launch, launched
 from bayesrnn.training.run_directory import FollowedRunDirectory, RunDirectory
 
@@ -215,6 +224,21 @@ def test_what_the_launcher_says(monkeypatch):
 def test_what_is_wrong_with_the_others_is_a_sentence(error, said):
     with pytest.raises(PeerError, match=said), Processes(Launch(1, 2), 2.0)._peers():
         raise RuntimeError(error)
+
+
+def test_what_dead_processes_have_written_is_not_read():
+    """One store for two launches, as under torchrun: the second one starts with old names in it."""
+    store, seen = HashStore(), []
+    for _ in range(2):
+        with ThreadPoolExecutor(3) as pool:
+            # The first one comes first, and finds what asked in the launch before.
+            waiting = [pool.submit(_met, store, rank, 3, 60.0) for rank in range(3)]
+            first, *others = (each.result() for each in waiting)
+        first.set("address", f"launch {len(seen)}")
+        seen.append([other.get("address").decode() for other in others])
+    assert seen == [["launch 0"] * 2, ["launch 1"] * 2]
+    with pytest.raises(RuntimeError, match="2 of 3 have not come"):
+        _met(store, 0, 3, 0.0)
 
 
 def test_only_the_first_process_writes(tmp_path):

@@ -1,11 +1,14 @@
 """What is changed beside the checkpoints of a run is noticed and named."""
 
+import hashlib
 import json
 import os
 import re
 import shutil
 
 import pytest
+import safetensors.torch
+import torch
 
 from bayesrnn.cli.main import main
 from bayesrnn.training.checkpoints import CheckpointStore, _manifest_bytes
@@ -95,14 +98,58 @@ def test_a_kill_while_settings_change_leaves_a_run_that_goes_on(
     assert model_hash(run) == model_hash(expected)
 
 
-def test_a_run_of_an_earlier_version_is_read_with_a_note(run, program):
+def make_earlier(run):
+    """Leave out of the checkpoints what earlier versions did not keep."""
     for path in run.glob("checkpoints/*/manifest.json"):
         content = json.loads(path.read_bytes())["content"]
         content["state"]["dict"] = [kept for kept in content["state"]["dict"] if kept[0] != "files"]
         path.write_bytes(_manifest_bytes(content))
+
+
+def test_a_run_of_an_earlier_version_is_read_with_a_note(run, program):
+    make_earlier(run)
     code, _, errors = say_something(program, run)
     assert code == 0
     assert "keep no hashes of its other files" in errors
+
+
+@pytest.mark.parametrize("setting", ["hidden = 90000", "layers = 900"])
+def test_no_memory_is_taken_for_a_network_that_was_not_saved(setting, run, program):
+    make_earlier(run)
+    edit(run / "config.toml", rf"\n{setting.split()[0]} = \S+", f"\n{setting}")
+    code, _, errors = say_something(program, run)
+    assert code == 1
+    assert "asks for a larger network" in errors
+
+
+def test_a_network_that_is_too_large_for_this_machine(trained, program, tmp_path):
+    arguments = [*trained[0], "--hidden", "100000", "--layers", "900", "--out", tmp_path / "x"]
+    code, _, errors = program(*arguments)
+    assert code == 1
+    assert "the network has 7.2e+13 weights, which take at least 5.76e+05 GB" in errors
+
+
+def test_weights_that_are_no_numbers_are_refused(run, program):
+    for folder in (run / "checkpoints").iterdir():
+        weights = safetensors.torch.load_file(folder / "model.safetensors")
+        next(iter(weights.values())).view(-1)[0] = torch.nan
+        data = safetensors.torch.save(weights)
+        (folder / "model.safetensors").write_bytes(data)
+        content = json.loads((folder / "manifest.json").read_bytes())["content"]
+        hashed = {"size": len(data), "sha256": hashlib.sha256(data).hexdigest()}
+        content["files"]["model.safetensors"] = hashed
+        (folder / "manifest.json").write_bytes(_manifest_bytes(content))
+    code, _, errors = say_something(program, run)
+    assert code == 1
+    assert "holds a NaN or an infinity" in errors
+
+
+def test_metrics_that_were_edited_are_refused(run, program):
+    edit(run / "metrics.jsonl", r'"valid_perplexity": \d', '"valid_perplexity": 1')
+    for command in (["compare", run, run, "--out", run / "page.html"], ["doctor", run]):
+        code, _, errors = program(*command)
+        assert code == 1
+        assert "metrics.jsonl was changed since the run was trained" in errors
 
 
 def test_files_that_are_removed_while_it_trains_are_written_again(run, program, monkeypatch):

@@ -5,11 +5,11 @@ import math
 import pytest
 import torch
 
-from bayesrnn.errors import ConfigError
+from bayesrnn.errors import ConfigError, PeerError, RunError
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Hints, Outcome
 from bayesrnn.random import RandomStreams
-from bayesrnn.runs.sharding import require_shards, with_shards
+from bayesrnn.runs.sharding import require_same, require_shards, with_shards
 from bayesrnn.tasks import TASKS
 from bayesrnn.training.checkpoints import CheckpointStore
 from bayesrnn.training.distributed import Group
@@ -201,12 +201,56 @@ def test_a_new_run_has_a_shard_for_each_process():
         ({"shards": 4}, 3, r"there are 3 processes, but .* cut into 4 \(--shards\)"),
         ({}, 2, r"there are 2 processes, but .* cut into 1 \(--shards\)"),
         ({"method": "dropout", "shard_noise": "shared"}, 1, "--shard-noise is shared, but dropout"),
+        ({"method": "sharpened", "form": "shrinking", "shards": 2}, 1, "keeps statistics"),
+        ({"method": "ensemble", "base": "sharpened", "form": "shrinking", "shards": 2}, 1, "keeps"),
         ({"method": "sharpened", "shard_noise": "shared"}, 1, "another --method: plain, bbb"),
     ],
 )
 def test_shards_that_cannot_be_are_refused(given, size, said):
     with pytest.raises(ConfigError, match=said):
         require_shards(config(**given), Group(Launch(0, size)))
+
+
+class Told(Group):
+    """A group of two in which the other process says what it is told to."""
+
+    def __init__(self, other):
+        super().__init__(Launch(0, 2))
+        self.other = other
+
+    def gather(self, value):
+        return [value, self.other(value)]
+
+
+def test_processes_with_other_options_or_data_are_refused():
+    task, here = TASKS["lm"], config(device="cpu", threads=1)
+    with pytest.raises(RunError, match="process 1 of 2 has other data than process 0"):
+        require_same(task, here, "a", Told(lambda own: (own[0], "b")))
+    with pytest.raises(RunError, match="other options"):
+        require_same(task, here, "a", Told(lambda own: (own[0] + "x", own[1])))
+
+    def elsewhere(own):
+        """Where it computes, and where its data lie, may differ."""
+        assert "threads" not in own[0]
+        assert "novel.txt" not in own[0]
+        assert "seed" in own[0]
+        return own
+
+    require_same(task, here, "a", Told(elsewhere))
+
+
+def test_weights_that_drift_apart_are_not_saved():
+    method, net = built("bbb")
+    whole = Whole(net, method, Fit(), "float32")
+    same = parts_of(whole, 2, "own", False, Told(lambda own: own))
+    assert len(same.saved(None)[1]) == 2
+    apart = parts_of(whole, 2, "own", False, Told(lambda own: {**own, "weights": 1}))
+    with pytest.raises(PeerError, match="no longer have the same weights"):
+        apart.saved(None)
+    before = same._checksum()
+    with torch.no_grad():
+        next(net.parameters()).view(-1)[0] += 1e-6
+    assert same._checksum() != before
 
 
 def test_minibatches_that_cannot_be_cut_are_refused():

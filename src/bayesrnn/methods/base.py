@@ -200,6 +200,15 @@ class Method(ABC, Generic[Options, Net]):
         return [cls.name, *([cls.trains_like] if cls.trains_like else [])]
 
     @classmethod
+    def can_shard(cls, values: Mapping[str, Any]) -> bool:
+        """Whether a minibatch can be cut into shards, given its options.
+
+        It cannot where `loss` changes the network, which each process would do in a way of its own.
+        """
+        del values
+        return True
+
+    @classmethod
     def words(cls, values: Mapping[str, Any]) -> list[str]:
         """The options of a run as tables show them; those that few runs change come last."""
         stated = options_of(cls.options_for(values))

@@ -140,6 +140,11 @@ class Ensemble(Method[EnsembleOptions, Members]):
         return [cls.name, *base.recipe_names(values)]
 
     @classmethod
+    def can_shard(cls, values: Mapping[str, Any]) -> bool:
+        """If the base can."""
+        return _base_type(values.get("base", EnsembleOptions.base)).can_shard(values)
+
+    @classmethod
     def round_epochs(cls, values: Mapping[str, Any], epochs: int) -> tuple[int, ...]:
         """A round for each member, unless they are trained side by side."""
         if values.get("side_by_side"):

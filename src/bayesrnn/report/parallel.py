@@ -57,7 +57,7 @@ def parallel_chart(
     labels = CHARACTER * max((cells(text) for one in axes for _, text in one.ticks), default=4)
     width = max(_WIDE, round(32 + _GAP * (len(axes) - 1) + 2 * max(labels, _GAP / 2)))
     wide = _Frame(width, _HEIGHT, len(axes), False, max(labels, _GAP / 2))
-    narrow = _Frame(NARROW, 84 + _ROW * len(axes), len(axes), True, labels)
+    narrow = _Frame(NARROW, 40 + _ROW * len(axes), len(axes), True, labels)
     made = [_drawn(frame, axes, lines, title, legend) for frame in (wide, narrow)]
     return Chart.of(*made)
 

@@ -18,7 +18,7 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.runs.calibration import read_calibration
 from bayesrnn.runs.config import TrainingConfig
 from bayesrnn.runs.devices import choose_device
-from bayesrnn.runs.places import found_again
+from bayesrnn.runs.places import found_again, free_entries
 from bayesrnn.runs.pruned import Packing, load_pruned
 from bayesrnn.runs.task import Task, TrainedRun
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
@@ -63,7 +63,7 @@ def load_run(
     other = entries.get("task", task.name)
     if other != task.name:
         raise ConfigError(f"{path} is a run of `bayesrnn train {other}`; {advice}")
-    require_settings(path, entries, (task.data_key,))
+    require_settings(path, entries, free_entries(task))
     config = found_again(task, path, task.resolve({}, entries, saved=True))
     store = CheckpointStore(path)
     if checkpoint == "best" and not store.exists("best"):

@@ -101,6 +101,11 @@ def data_place(task: Task[Any, Any], run: Path, value: Any) -> str:
     return "\n".join(_place(task, run, item) for item in _items(value))
 
 
+def free_entries(task: Task[Any, Any]) -> tuple[str, ...]:
+    """The entry of a configuration that says where data are: they may be moved, and have a hash."""
+    return (task.data_key,) if has_paths(task) else ()
+
+
 def has_paths(task: Task[Any, Any]) -> bool:
     """Whether what is learnt can be a file of the user's own."""
     known = {item.name: item for item in options_of(task.config_type)}

@@ -20,7 +20,7 @@ from bayesrnn.runs.calibrate import calibrate_after_training
 from bayesrnn.runs.config import TrainingConfig
 from bayesrnn.runs.devices import choose_device
 from bayesrnn.runs.load import count_weights, make_method, read_config
-from bayesrnn.runs.places import found_again, with_whole_paths
+from bayesrnn.runs.places import found_again, free_entries, with_whole_paths
 from bayesrnn.runs.resume import (
     how_it_goes_on,
     refuse_added,
@@ -28,7 +28,7 @@ from bayesrnn.runs.resume import (
     with_new_course,
     without_added,
 )
-from bayesrnn.runs.sharding import require_shards, with_shards
+from bayesrnn.runs.sharding import require_same, require_shards, with_shards
 from bayesrnn.runs.start_from import inherited, take_weights
 from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
@@ -41,11 +41,12 @@ from bayesrnn.training.kept_files import (
     require_settings,
     require_words,
 )
-from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.loop import Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser, problem_kl_scale
 from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import denormals_flushed
 from bayesrnn.training.run_directory import FollowedRunDirectory, RunDirectory
+from bayesrnn.training.settings import LoopSettings
 from bayesrnn.untrusted import read_regular
 
 
@@ -110,7 +111,7 @@ def train_run(
     if resumes:
         # Also where it was killed before its first checkpoint: it starts again as it was meant.
         entries = read_config(path)
-        require_settings(path, entries, (task.data_key,))
+        require_settings(path, entries, free_entries(task))
         saved = found_again(task, path, task.resolve({}, entries, saved=True))
         config = resumed(task, saved, given, file)
     else:
@@ -143,6 +144,7 @@ def train_run(
         if resumes:
             config = with_new_course(config, given, saved, store, arguments.checkpoint)
         trainer = make_trainer(task, config, data, directory, device, group, after_epoch)
+        require_same(task, config, trainer.fingerprint, group)
         if store.exists():
             trainer.resume(arguments.checkpoint)
             _announce_settings(task, trainer, directory)
@@ -233,7 +235,7 @@ def _announce_settings(task: Task[Any, Any], trainer: Trainer, directory: RunDir
     can be resumed.
     """
     before, after = directory.read_config(), trainer.files.texts[CONFIG]
-    if differs(before, after, (task.data_key,)):
+    if differs(before, after, free_entries(task)):
         trainer.files.before = before
         trainer.save()
 

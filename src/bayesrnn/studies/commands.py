@@ -42,7 +42,7 @@ def run_bench(options: BenchOptions) -> None:
         result: dict[str, Any] = dict(bench_pruned(options.steps, options.threads))
     else:
         require_outputs(options.html, options.json)
-        chosen = (options.methods, options.averaged, options.learnt)
+        chosen = (options.methods, options.averaged, options.learnt, options.processor)
         result = dict(bench(options.steps, options.threads, *chosen))
         turns = max(2, options.steps // 4)
         if options.growth:

@@ -4,15 +4,18 @@ One process is a group as well, so that the training loop need not know how many
 """
 
 import json
+import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from typing import Any
+from uuid import uuid4
 
 import safetensors.torch
 import torch
 from torch import Tensor
 from torch import distributed as dist
+from torch.distributed.rendezvous import rendezvous
 
 from bayesrnn.errors import PeerError
 from bayesrnn.progress import silenced
@@ -150,13 +153,16 @@ def joined(timeout: float) -> Iterator[Group]:
         torch.cuda.set_device(launch.local_rank % torch.cuda.device_count())
         backend = "cpu:gloo,cuda:nccl"
     group = Processes(launch, timeout)
-    with group._peers():
-        dist.init_process_group(
-            backend,
-            rank=launch.rank,
-            world_size=launch.size,
-            timeout=timedelta(seconds=timeout),
-        )
+    wait = timedelta(seconds=timeout)
+    try:
+        store, rank, size = next(rendezvous("env://", launch.rank, launch.size, timeout=wait))
+        met = _met(store, rank, size, timeout)
+        dist.init_process_group(backend, store=met, rank=rank, world_size=size, timeout=wait)
+    except (RuntimeError, ValueError) as error:
+        raise PeerError(
+            f"process {launch.rank} of {launch.size} does not reach the others: "
+            f"{str(error).splitlines()[0]}"
+        ) from error
     try:
         with silenced(not group.is_first):
             yield group
@@ -166,6 +172,30 @@ def joined(timeout: float) -> Iterator[Group]:
         dist.destroy_process_group()
         raise
     dist.destroy_process_group()
+
+
+def _met(store: dist.Store, rank: int, size: int, timeout: float) -> dist.Store:
+    """The part of a store that belongs to these very processes.
+
+    Under torchrun one store lives through all restarts, and holds the addresses of processes that
+    are gone. So each process asks by a name that nobody had before, and the first one answers by
+    the name of a new part. (How often torchrun has restarted it, each machine counts by itself.)
+    """
+    if rank:
+        own = uuid4().hex
+        store.set(f"asks/{rank}", own)
+        name = store.get(f"answer/{own}").decode()
+        store.set(f"{name}/has/{rank}", "")
+        return dist.PrefixStore(name, store)
+    name, end = uuid4().hex, time.monotonic() + timeout
+    while missing := [r for r in range(1, size) if not store.check([f"{name}/has/{r}"])]:
+        for other in missing:
+            if store.check([f"asks/{other}"]):
+                store.set(f"answer/{store.get(f'asks/{other}').decode()}", name)
+        if time.monotonic() > end:
+            raise RuntimeError(f"{len(missing)} of {size} have not come for {timeout:g} seconds")
+        time.sleep(0.01)
+    return dist.PrefixStore(name, store)
 
 
 def _to_bytes(value: Any) -> Tensor:

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import torch
@@ -18,10 +18,9 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.training.averaging import ParameterAverage, validate
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
 from bayesrnn.training.distributed import Group
-from bayesrnn.training.dropping import Dropping, DropSchedule
+from bayesrnn.training.dropping import Dropping
 from bayesrnn.training.kept_files import KeptFiles
 from bayesrnn.training.optimisation import (
-    Schedule,
     clip_gradients,
     clipped_step,
     gradient_norms,
@@ -33,39 +32,11 @@ from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import StopRequest, stop_request
 from bayesrnn.training.rounds import Round, round_of
 from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.settings import LoopSettings
 from bayesrnn.training.shards import Whole, parts_of
 
 #: Seconds between lines of progress where there is no terminal for a bar.
 LINE_SECONDS = 60
-
-
-@dataclass(frozen=True)
-class LoopSettings:
-    """Settings of the loop; the epochs and the schedule are those of the first round.
-
-    unit: what is counted, in the singular: a word, an image.
-    measure: the metric of `Problem.validate` that is shown beside the one that chooses.
-    average: the decay of the averaged parameters (`ParameterAverage`); 0: there are none.
-    kl_warmup: epochs in which the KL's weight rises from 0 to what it is.
-    precision: of the network's products in a training step (`PRECISIONS`).
-    drop: how many weights are dropped, and when; None: all stay.
-    shards, shard_noise: into how many parts minibatches are cut, and the noise of each.
-    """
-
-    unit: str
-    measure: str
-    epochs: int
-    schedule: Schedule
-    clip: float | None
-    save_minutes: float
-    kl_weighting: str = "uniform"
-    log_every: int = 50
-    average: float = 0.0
-    kl_warmup: float = 0.0
-    precision: str = "float32"
-    drop: DropSchedule | None = None
-    shards: int = 1
-    shard_noise: str = "own"
 
 
 class StepMetrics(NamedTuple):
@@ -185,9 +156,9 @@ class Trainer:
             if bar.disable and now - last_line > LINE_SECONDS:
                 say(f"step {position.step}: {self._brief(metrics)}")
                 last_line = now
-            is_time = now - last_save > 60 * self.settings.save_minutes
-            stopped, is_due = self.group.largest(request.signal_number or 0, is_time)
-            if stopped or is_due:
+            is_due = now - last_save > 60 * self.settings.save_minutes
+            stopped, due = self.group.largest(request.signal_number or 0, int(is_due))
+            if stopped or due:
                 self.save()
                 last_save = time.monotonic()
             if stopped:

@@ -6,6 +6,7 @@ the same run can go on with more or fewer. The loss is the mean over the shards,
 gradient, which is added up in one order wherever the shards are.
 """
 
+import zlib
 from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, NamedTuple
@@ -14,7 +15,7 @@ import torch
 from torch import Tensor, nn
 from torch.autograd.function import once_differentiable
 
-from bayesrnn.errors import ConfigError
+from bayesrnn.errors import ConfigError, PeerError
 from bayesrnn.methods.base import Drawn, KLScale, Method, MinibatchLoss, Network, Objective, Outcome
 from bayesrnn.training.distributed import Group, in_order
 from bayesrnn.training.problem import Minibatches, Problem
@@ -110,7 +111,7 @@ class Sharded(Whole):
         total = self.group.total(in_order(flat, self.own.start, len(self.own)))
         total /= self.shards
         sizes = [shape.numel() for shape in shapes if shape is not None]
-        *parts, numbers = torch.split(total, [*sizes, len(total) - sum(sizes)])
+        *parts, numbers = total.split_with_sizes([*sizes, len(total) - sum(sizes)])
         made = iter(parts)
         gradients = [None if shape is None else next(made).view(shape) for shape in shapes]
         return Contribution(gradients, numbers.tolist())
@@ -121,7 +122,22 @@ class Sharded(Whole):
             {"carried": None if state is None else state[place], **self.kept(shard)}
             for place, shard in enumerate(self.own)
         ]
-        return None, [kept for each in self.group.gather(own) for kept in each]
+        found = self.group.gather({"weights": self._checksum(), "shards": own})
+        if len({each["weights"] for each in found}) > 1:
+            raise PeerError(
+                "the processes no longer have the same weights, so nothing is saved; give all of "
+                "them as many threads (--threads) on the same kind of processor, and go on from "
+                "the last checkpoint with --resume"
+            )
+        return None, [kept for each in found for kept in each["shards"]]
+
+    def _checksum(self) -> int:
+        """A number that tells weights apart; 0 where there is nobody to compare with."""
+        found = 0
+        for weight in self.parameters if self.group.size > 1 else ():
+            numbers = weight.detach().cpu().contiguous().view(-1).view(torch.uint8)
+            found = zlib.crc32(numbers.numpy().data, found)
+        return found
 
     def restored(self, state: Any, shards: list[Any] | None) -> Any:
         """Continue with this process's own shards."""
@@ -158,7 +174,8 @@ class OwnNoise(Sharded):
     ) -> MinibatchLoss:
         """The mean of the losses of all shards; each is charged as a minibatch of its own."""
         scale = kl_scale._replace(minibatch=kl_scale.minibatch * self.shards)
-        losses: list[MinibatchLoss] = []
+        first: list[MinibatchLoss] = []
+        states: list[Any] = []
 
         def contribution(shard: int) -> Contribution:
             objective = self.objective(batches, number, state, shard)
@@ -173,7 +190,9 @@ class OwnNoise(Sharded):
                     term, self.parameters, retain_graph=term is not terms[-1], allow_unused=True
                 )
             ]
-            losses.append(loss._replace(total=loss.total.detach(), prior_kl=None))
+            # Of the others the state alone is kept: each holds its draw of all weights.
+            states.append(loss.state)
+            first[:] = first or [loss._replace(total=loss.total.detach(), prior_kl=None)]
             values = [term.item() for term in terms]
             return Contribution(gradients, [*values, loss.seen_kl, *loss.terms.values()])
 
@@ -181,10 +200,10 @@ class OwnNoise(Sharded):
         count = len(gradients) // len(self.parameters)
         values, (seen_kl, *terms) = numbers[:count], numbers[count:]
         made = _known(values, gradients, self.parameters)
-        return losses[0]._replace(
+        return first[0]._replace(
             total=made[0] if count == 1 else made[0] + made[1],
-            state=_states([loss.state for loss in losses]),
-            terms=dict(zip(losses[0].terms, terms, strict=True)),
+            state=_states(states),
+            terms=dict(zip(first[0].terms, terms, strict=True)),
             gradient_norm=lambda: None,
             seen_kl=seen_kl,
             prior_kl=None if count == 1 else made[1],

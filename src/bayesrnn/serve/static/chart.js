@@ -2,9 +2,11 @@
 
 import { make, makeSvg, short } from "/static/dom.js";
 
-const WIDTH = 640;
-const HEIGHT = 280;
-const [LEFT, RIGHT, TOP, BOTTOM] = [58, 628, 34, 246];
+const [WIDE, NARROW, HEIGHT] = [640, 350, 260];
+const [LEFT, TOP, BOTTOM] = [58, 10, 222];
+
+/** Whether the screen is too narrow for a wide picture, whose letters would become too small. */
+export const isNarrow = () => window.innerWidth < 600;
 
 /** Round numbers between two others, about so many. */
 export function ticks(low, high, wanted = 5) {
@@ -27,13 +29,17 @@ export function scales(xs, ys) {
     if (low === Infinity) return [0, 1];
     return low === high ? [low - 0.5, high + 0.5] : [low, high];
   };
+  const width = isNarrow() ? NARROW : WIDE;
+  const right = width - 12;
   const [x0, x1] = range(xs);
   const [y0, y1] = range(ys);
   return {
-    x: (value) => LEFT + ((RIGHT - LEFT) * (value - x0)) / (x1 - x0),
+    x: (value) => LEFT + ((right - LEFT) * (value - x0)) / (x1 - x0),
     y: (value) => BOTTOM - ((BOTTOM - TOP) * (value - y0)) / (y1 - y0),
     xRange: [x0, x1],
     yRange: [y0, y1],
+    width,
+    right,
   };
 }
 
@@ -59,21 +65,22 @@ export function outline(low, high, scale) {
 }
 
 /** A picture with axes; `xLabels` are [place, text] pairs, or else there are round numbers. */
-export function frame(title, scale, parts, { xTitle = "", xLabels = null } = {}) {
+export function frame(title, scale, parts, { names = [], xTitle = "", xLabels = null } = {}) {
+  const { right, width } = scale;
   const labels = xLabels ?? ticks(...scale.xRange).map((tick) => [tick, short(tick)]);
-  const edge = (place) => (place < LEFT + 30 ? "start" : place > RIGHT - 30 ? "end" : "middle");
+  const edge = (place) => (place < LEFT + 30 ? "start" : place > right - 30 ? "end" : "middle");
   return make(
     "figure",
-    { tabindex: 0 },
-    make("figcaption", { text: title }),
+    {},
+    make("figcaption", {}, title, ...names.map(named)),
     makeSvg(
       "svg",
-      { viewBox: `0 0 ${WIDTH} ${HEIGHT}`, role: "img", "aria-label": title },
+      { viewBox: `0 0 ${width} ${HEIGHT}`, role: "img", "aria-label": title },
       ...ticks(...scale.yRange, 4).flatMap((tick) => [
         makeSvg("line", {
           class: "grid",
           x1: LEFT,
-          x2: RIGHT,
+          x2: right,
           y1: scale.y(tick),
           y2: scale.y(tick),
         }),
@@ -97,7 +104,7 @@ export function frame(title, scale, parts, { xTitle = "", xLabels = null } = {})
       ),
       makeSvg("text", {
         class: "tick",
-        x: RIGHT,
+        x: right,
         y: HEIGHT - 2,
         "text-anchor": "end",
         text: xTitle,
@@ -106,17 +113,9 @@ export function frame(title, scale, parts, { xTitle = "", xLabels = null } = {})
   );
 }
 
-/** The names of what is in a picture, in its upper edge: [class, text] pairs. */
-export function legend(entries) {
-  let x = LEFT;
-  return entries.flatMap(([kind, text]) => {
-    const start = x;
-    x += 30 + 6.6 * text.length;
-    return [
-      makeSvg("rect", { class: `key ${kind}`, x: start, y: 12, width: 16, height: 9 }),
-      makeSvg("text", { class: "tick", x: start + 20, y: 21, text }),
-    ];
-  });
+/** A name of what is in a picture, after a sample of its colour. */
+function named([kind, text]) {
+  return make("span", { class: "named" }, make("span", { class: `key ${kind}` }), text);
 }
 
 /** Lines through points; where there are few, the points are marked. */
@@ -145,10 +144,9 @@ export function lineChart(title, xTitle, series) {
   const xLabels = ticks(...scale.xRange)
     .filter(Number.isInteger)
     .map((tick) => [tick, short(tick)]);
-  return frame(
-    points.length ? title : `${title}: nothing yet`,
-    scale,
-    [...legend(names), ...parts],
-    { xTitle, xLabels },
-  );
+  return frame(points.length ? title : `${title}: nothing yet`, scale, parts, {
+    names,
+    xTitle,
+    xLabels,
+  });
 }

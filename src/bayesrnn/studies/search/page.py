@@ -3,6 +3,7 @@
 import math
 import shlex
 from collections.abc import Sequence
+from itertools import accumulate
 
 from bayesrnn.report.axes import value_axis
 from bayesrnn.report.bars import bar_chart
@@ -34,11 +35,10 @@ def search_page(found: Findings, command: str) -> str:
     again = shlex.join(
         ["bayesrnn", "train", settings.task.name, "--config", str(found.folder / "best.toml")]
     )
-    held = {**settings.given, **settings.space.held}
-    what = data_name(held[settings.task.data_key]) if settings.task.data_key in held else ""
-    title = f"Search over runs of {settings.task.name} by {held['method']}"
+    config = settings.task.resolve(settings.trial_options({}))
+    what = data_name(getattr(config, settings.task.data_key))
     return document(
-        f"{title}: {what}" if what else title,
+        f"Search over runs of {settings.task.name} by {config.method}: {what}",
         [
             Section("In short", *said, code([again])),
             Section("The best so far", best_chart(found)),
@@ -62,15 +62,14 @@ _IMPORTANCE = (
 
 def best_chart(found: Findings) -> Chart:
     """The loss of each trial, and the lowest so far."""
-    whole = [one for one in found.trials if one.record.state == COMPLETE]
-    trials: list[tuple[float, float | None]] = []
-    lowest: list[tuple[float, float | None]] = []
-    for one in whole:
-        place, loss = one.record.number, one.record.value
-        assert loss is not None
-        # Trials stand for themselves: no line joins two of them.
-        trials += [(place, loss), (place, None)]
-        lowest.append((place, min(loss, lowest[-1][1] if lowest else loss)))  # type: ignore[type-var]
+    known = {
+        one.record.number: one.record.value
+        for one in found.trials
+        if one.record.state == COMPLETE and one.record.value is not None
+    }
+    lowest = list(zip(known, accumulate(known.values(), min), strict=True))
+    # Trials stand for themselves: no line joins two of them.
+    trials = [point for number, loss in known.items() for point in ((number, loss), (number, None))]
     return line_chart(
         [Series("best so far", lowest), Series("trial", trials)],
         "Validation loss by trial",
@@ -120,7 +119,7 @@ def settings_chart(found: Findings) -> Chart:
 def _axes_notes(found: Findings) -> list[str]:
     """Which axes are not even."""
     names = [one.name for one in found.settings.space.dimensions if one.log]
-    return [f"by their logarithm: {', '.join(names)}"] if names else []
+    return [f"Axes by their logarithm: {', '.join(names)}."] if names else []
 
 
 def _places(dimensions: Sequence[Dimension], trial: Trial) -> list[float]:

@@ -70,12 +70,12 @@ def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
 def read_features(path: Path) -> ImageFeatures:
     """The features in a file."""
     try:
-        given = io.BytesIO(read_bytes(path))
-        with zipfile.ZipFile(given) as packed:
+        content = io.BytesIO(read_bytes(path))
+        with zipfile.ZipFile(content) as packed:
             if sum(part.file_size for part in packed.infolist()) > most_unpacked():
                 raise CorpusError(f"{path} {too_much_unpacked()}")
-        given.seek(0)
-        with np.load(given, allow_pickle=False) as file:
+        content.seek(0)
+        with np.load(content, allow_pickle=False) as file:
             missing = [name for name in _ARRAYS if name not in file]
             if missing:
                 raise CorpusError(

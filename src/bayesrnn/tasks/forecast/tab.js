@@ -1,6 +1,6 @@
 // The tab of forecasts: a series, a fan into its future, a backtest, and values that were strange.
 
-import { frame, legend, outline, path, scales } from "/static/chart.js";
+import { frame, isNarrow, outline, path, scales } from "/static/chart.js";
 import { makeColumns } from "/static/columns.js";
 import { ask } from "/static/ask.js";
 import {
@@ -17,7 +17,8 @@ import {
 } from "/static/dom.js";
 
 const LARGEST = 20e6;
-const DATES = 5;
+// Dates below a picture.
+const [DATES, FEW_DATES] = [5, 3];
 
 export function makeContent(runs) {
   const columns = makeColumns(runs, show);
@@ -179,20 +180,21 @@ function chart(found, strange) {
         makeSvg("title", { text: `${one.label}: ${one.cause}` }),
       ),
     ),
-    ...legend([
-      ["history", "values"],
-      ["median", "median"],
-      ...levels.map((level) => [`band-${level}`, `${level}%`]).reverse(),
-      ...(found.model ? [["band-model", "the model's"]] : []),
-      ["naive", "naive"],
-    ]),
   ];
-  const dates = Array.from({ length: DATES }, (_, number) =>
-    Math.round((steps * number) / (DATES - 1)),
+  const names = [
+    ["history", "values"],
+    ["median", "median"],
+    ...levels.map((level) => [`band-${level}`, `${level}%`]).reverse(),
+    ...(found.model ? [["band-model", "the model's"]] : []),
+    ["naive", "naive"],
+  ];
+  const count = isNarrow() ? FEW_DATES : DATES;
+  const dates = Array.from({ length: count }, (_, number) =>
+    Math.round((steps * number) / (count - 1)),
   );
   const xLabels = [...new Set(dates)].map((place) => [place, found.labels[place]]);
   const kind = found.calibrated ? "calibrated intervals" : "intervals as the network has them";
-  return frame(`${found.name}: ${kind}`, scale, parts, { xLabels });
+  return frame(`${found.name}: ${kind}`, scale, parts, { names, xLabels });
 }
 
 function strangeTable(strange) {
