@@ -106,6 +106,10 @@ class RowsWhenRead(Tensor):
         args, kwargs = tree_map_only(cls, cls.drawn, (args, dict(kwargs or {})))
         return func(*args, **kwargs)
 
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        """An ordinary tensor."""
+        return self.drawn().clone()
+
     def drawn(self) -> Tensor:
         """All of it."""
         if self.whole is None:
