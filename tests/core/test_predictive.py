@@ -1,11 +1,14 @@
 """Draws for prediction, against the draws that training makes: equal to the last bit."""
 
+import copy
+
 import pytest
 import torch
 from torch import nn
 
 from bayesrnn.core import predictive as module
 from bayesrnn.core.bayesian import Bayesian
+from bayesrnn.core.functional import copy_with
 from bayesrnn.core.kernel.compiled import load_kernel
 from bayesrnn.core.predictive import RowsWhenRead, predictive
 from bayesrnn.tasks.lm.model import LanguageModel
@@ -127,6 +130,19 @@ def test_embedding_that_changes_its_own_rows_is_drawn_at_once():
     net = posterior(lambda: nn.Embedding(50, 7, max_norm=1.0))
     (weights,) = predictive(net, 5)
     assert type(weights["weight"]) is torch.Tensor
+
+
+@has_kernel
+@torch.no_grad()
+def test_copies_are_ordinary_tensors():
+    net = posterior(NETWORKS["language model"])
+    (weights,) = predictive(net, 5)
+    expected = drawn_at_once(net, 1)
+    copied = copy.deepcopy(weights["embedding.weight"])
+    assert type(copied) is torch.Tensor
+    assert torch.equal(copied, expected["embedding.weight"])
+    module = copy_with(net.module, predictive(net, 5)[0])
+    assert all(torch.equal(module.get_parameter(name), expected[name]) for name in expected)
 
 
 @has_kernel

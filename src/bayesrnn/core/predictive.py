@@ -6,7 +6,7 @@ work, `Bayesian.sample` does it.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar
 
 import torch
 from torch import Tensor, nn
@@ -81,20 +81,21 @@ class RowsWhenRead(Tensor):
     """
 
     posterior: _Posterior
-    sign: int
+    side: int
     whole: Tensor | None
     __torch_function__: ClassVar[Any] = torch._C._disabled_torch_function_impl
 
     @classmethod
-    def of(cls, posterior: _Posterior, sign: int) -> Self:
+    def of(cls, posterior: _Posterior, sign: int) -> "RowsWhenRead":
         """The draw of a sign, not drawn yet."""
         loc = posterior.loc
-        made: Self = Tensor._make_wrapper_subclass(cls, loc.shape, dtype=loc.dtype)  # type: ignore
-        made.posterior, made.sign, made.whole = posterior, sign, None
+        made = Tensor._make_wrapper_subclass(cls, loc.shape, dtype=loc.dtype)
+        assert isinstance(made, cls)
+        made.posterior, made.side, made.whole = posterior, sign, None
         return made
 
     @classmethod
-    def __torch_dispatch__(
+    def __torch_dispatch__(  # type: ignore[override]
         cls, func: Any, types: Any, args: Any = (), kwargs: Mapping[str, Any] | None = None
     ) -> Any:
         """Any operation of torch."""
@@ -106,10 +107,14 @@ class RowsWhenRead(Tensor):
         args, kwargs = tree_map_only(cls, cls.drawn, (args, dict(kwargs or {})))
         return func(*args, **kwargs)
 
+    def __deepcopy__(self, memo: Any) -> Tensor:
+        """An ordinary tensor."""
+        return self.drawn().clone()
+
     def drawn(self) -> Tensor:
         """All of it."""
         if self.whole is None:
-            self.whole = self.posterior.draw(self.sign, torch.empty_like(self.posterior.loc))
+            self.whole = self.posterior.draw(self.side, torch.empty_like(self.posterior.loc))
         return self.whole
 
     def _rows_of(self, words: Tensor) -> Tensor | None:
@@ -117,11 +122,12 @@ class RowsWhenRead(Tensor):
         count, columns = self.posterior.loc.shape
         if self.whole is not None or 2 * words.numel() > count:
             return None
-        places, where = words.to(torch.int64).unique(return_inverse=True)
+        found: tuple[Tensor, Tensor] = torch.unique(words.long(), return_inverse=True)  # type: ignore[no-untyped-call]
+        places, where = found
         if not len(places) or places[0] < 0 or places[-1] >= count:
             return None  # torch says what is wrong
         out = self.posterior.loc.new_empty(len(places), columns)
-        return self.posterior.draw(self.sign, out, places=places)[where]
+        return self.posterior.draw(self.side, out, places=places)[where]
 
 
 def _embeddings(module: nn.Module) -> set[str]:

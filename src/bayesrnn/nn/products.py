@@ -81,10 +81,11 @@ def _by_onednn(x: Tensor, weight: Tensor) -> Tensor:
 
 def _usable(tensors: list[Tensor]) -> bool:
     """Whether oneDNN is there and can multiply these."""
+    have: bool = torch.backends.mkldnn.is_available()  # type: ignore[no-untyped-call]
     return (
-        not torch.compiler.is_compiling()
-        and torch.backends.mkldnn.is_available()
-        and torch.backends.mkldnn.enabled
+        have
+        and not torch.compiler.is_compiling()
+        and bool(torch.backends.mkldnn.enabled)
         and hasattr(torch.ops.mkldnn, "_linear_pointwise")
         and hasattr(torch.ops.mkldnn, "_reorder_linear_weight")
         and not torch.is_autocast_enabled("cpu")
