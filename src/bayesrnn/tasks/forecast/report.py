@@ -317,7 +317,7 @@ def backtest_chart(tested: Tested) -> Chart:
         for level, kind in zip(sorted(bounds, reverse=True), ("outer", "inner"), strict=True)
     ]
     return fan_chart(
-        f"{one.name}: {counted(len(rows), 'test window')}, each forecast from its start",
+        f"{one.name}: the last {counted(len(rows), 'test window')}",
         np.zeros(0),
         tested.forecasts.quantile(0.5)[rows].ravel(),
         bands,
