@@ -3,9 +3,12 @@ PYTHON ?= python3
 
 help:
 	@echo "make quickstart   install, then train and compare three methods on the embedded corpus"
+	@echo "make demo         quickstart, one small run of each other task that has data, and a page of all"
 	@echo "make install      only the environment: .venv, with the program in .venv/bin/bayesrnn"
 	@echo "make test         install, then lint, type check and all tests"
+	@echo "make test-browser install a browser (by apt, as root), and test the page of serve in it"
 	@echo "make test-peers   install three other libraries in .venv-peers, and compare ours with them"
+	@echo "make test-loops   install Lightning and Accelerate in .venv-loops, and run the examples for them"
 	@echo "make docs         install what makes the documentation's site in .venv-docs, and build/site"
 	@echo "make bench        install, then the speed and memory benchmark"
 	@echo "make wheel        build what is published into dist/: wheels with and without the kernel, sdist"
@@ -18,6 +21,17 @@ install: .venv/.installed
 quickstart: install
 	.venv/bin/bayesrnn quickstart
 
+# What a page can show, by the data that there are. A run is trained once: --resume finds it whole.
+demo: .venv/.installed-demo
+	.venv/bin/bayesrnn quickstart
+	$(train) forecast --method bbb --resume --out quickstart/births
+	$(train) mnist --images digits --method bbb --resume --out quickstart/digits
+	@[ ! -d "$$BAYESRNN_DATA/scaledata" ] || $(train) sentiment --method bbb --resume --out quickstart/reviews
+	@[ ! -d "$$BAYESRNN_DATA/flickr8k" ] || $(train) captions --method bbb --resume --out quickstart/captions
+	.venv/bin/bayesrnn serve quickstart
+
+train = .venv/bin/bayesrnn train
+
 bench: install
 	.venv/bin/bayesrnn bench
 
@@ -27,8 +41,18 @@ test: .venv/.installed-dev
 	.venv/bin/mypy
 	.venv/bin/python -m pytest -n 2
 
+# Without a browser these tests are skipped, which here would be no test at all.
+test-browser: .venv/.installed-dev
+	@command -v chromium > /dev/null || { echo "installing chromium by apt"; \
+		$$([ "$$(id -u)" = 0 ] || echo sudo) sh -c "apt-get update && apt-get install --yes chromium"; }
+	PIP_CONSTRAINT=constraints.txt .venv/bin/python -m pip install --disable-pip-version-check playwright
+	BAYESRNN_BROWSER=required .venv/bin/python -m pytest -m browser tests/serve
+
 test-peers: .venv-peers/.installed
 	.venv-peers/bin/python -m pytest tests/peers
+
+test-loops: .venv-loops/.installed
+	.venv-loops/bin/python -m pytest tests/examples/test_examples.py -k "lightning_module or accelerate"
 
 # The wheel with the kernel is built from the source distribution, so that this is known to be whole.
 wheel: .venv-release/.installed
@@ -60,17 +84,22 @@ docs: .venv-docs/.installed
 	@echo "Read build/site/index.html; with its search: python3 -m http.server --directory build/site"
 
 clean:
-	rm -rf .venv .venv-check .venv-docs .venv-peers .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
+	rm -rf .venv .venv-check .venv-docs .venv-loops .venv-peers .venv-release .mypy_cache .pytest_cache .ruff_cache .hypothesis build dist
 	find src tests benchmarks -name __pycache__ -type d -prune -exec rm -rf {} +
 
 # The stamps are taken away first and written last: an install that was cut off leaves none, and the next
 # one starts from an empty environment.
 .venv/.installed: pyproject.toml constraints.txt
-	$(call pip_install,.)
+	$(call pip_install,.[serve])
 	@touch $@
 
 .venv/.installed-dev: .venv/.installed
-	$(call pip_install,.[captions$(comma)dev$(comma)digits$(comma)onnx$(comma)plot$(comma)tensorboard])
+	$(call pip_install,.[captions$(comma)dev$(comma)digits$(comma)onnx$(comma)plot$(comma)serve$(comma)tensorboard])
+	@touch .venv/.installed
+	@touch $@
+
+.venv/.installed-demo: .venv/.installed
+	$(call pip_install,.[captions$(comma)digits$(comma)serve])
 	@touch .venv/.installed
 	@touch $@
 
@@ -82,6 +111,14 @@ clean:
 		--editable . hypothesis pytest pytest-timeout
 	.venv-peers/bin/python -m pip install --disable-pip-version-check \
 		--no-deps --requirement benchmarks/peers.txt
+	@touch $@
+
+.venv-loops/.installed: pyproject.toml constraints.txt
+	@$(PYTHON) -c '$(check_python)'
+	$(PYTHON) -m venv --clear .venv-loops
+	PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+		.venv-loops/bin/python -m pip install --disable-pip-version-check \
+		--editable . accelerate hypothesis lightning pytest pytest-timeout
 	@touch $@
 
 .venv-release/.installed: constraints.txt
@@ -102,7 +139,7 @@ clean:
 define pip_install
 @$(PYTHON) -c '$(check_python)'
 @[ -x .venv/bin/python ] && [ -e .venv/.installed ] || $(PYTHON) -m venv --clear .venv
-@rm -f .venv/.installed .venv/.installed-dev
+@rm -f .venv/.installed .venv/.installed-demo .venv/.installed-dev
 PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	.venv/bin/python -m pip install --disable-pip-version-check --editable '$(1)'
 endef
@@ -120,6 +157,7 @@ check_python = import sys, importlib.util as u; \
 	all(map(u.find_spec, ("venv", "ensurepip"))) or sys.exit("$(PYTHON) has no venv module: \
 	install it first (Debian and Ubuntu: apt install python3-venv)")
 
-.PHONY: help install quickstart bench test test-peers docs wheel release-check clean
+.PHONY: help install quickstart demo bench test test-browser test-loops test-peers docs wheel \
+	release-check clean
 .DELETE_ON_ERROR:
 .NOTPARALLEL:

@@ -2,6 +2,7 @@
 
     python examples/gap.py                  # seeds 1, 2 and 3
     python examples/gap.py --seeds 4 5
+    python examples/gap.py --seeds 1 --plot gap.png       # a picture; pip install 'bayesrnn[plot]'
 
 The data lie at -1 <= x <= -0.4 and at 0.4 <= x <= 1, and nothing is known of the function between.
 A mean-field posterior does not say so: its weights are independent, so what makes the function
@@ -101,11 +102,40 @@ def measure(net: br.Bayesian | list[br.Bayesian], seed: int, samples: int = 120)
     )
 
 
+def trained(seed: int, steps: int) -> list[br.Bayesian]:
+    """Three networks from different starts, on the same data."""
+    x, y = data(seed)
+    return [train(x, y, 1000 * seed + number, steps) for number in range(MEMBERS)]
+
+
 def compare(seed: int, steps: int = 1000) -> tuple[list[Found], Found]:
     """What each of three networks says, and what their mixture says, on the same data."""
-    x, y = data(seed)
-    nets = [train(x, y, 1000 * seed + number, steps) for number in range(MEMBERS)]
+    nets = trained(seed, steps)
     return [measure(net, seed) for net in nets], measure(nets, seed)
+
+
+def plot(nets: list[br.Bayesian], seed: int, path: str) -> None:
+    """Draw the 95% bands of one network and of the mixture, and in them what is epistemic."""
+    from matplotlib.figure import Figure
+
+    places = torch.linspace(-1, 1, 201)[:, None]
+    figure = Figure((9, 3.4), layout="constrained")
+    pair = figure.subplots(1, 2, sharey=True)
+    shown = {"one posterior": nets[0], f"a mixture of {len(nets)}": nets}
+    for axes, (title, net) in zip(pair, shown.items(), strict=True):
+        generator = torch.Generator().manual_seed(seed)
+        head = br.Regression(noise=NOISE)
+        found = br.predict(net, places, samples=120, generator=generator, head=head)
+        low, high = found.interval(0.95)
+        mean, doubt = found.mean.flatten(), 2 * found.epistemic.sqrt().flatten()
+        at = places.flatten()
+        axes.fill_between(at, low.flatten(), high.flatten(), color="#0072b2", alpha=0.2, lw=0)
+        axes.fill_between(at, mean - doubt, mean + doubt, color="#d55e00", alpha=0.4, lw=0)
+        axes.plot(at, mean, color="#0072b2")
+        axes.plot(at, function(at), color="black", ls="--", lw=1)
+        axes.scatter(*(part[:100] for part in data(seed)), s=6, color="black", alpha=0.5)
+        axes.set_title(title)
+    figure.savefig(path)
 
 
 def main() -> None:
@@ -115,7 +145,10 @@ def main() -> None:
     )
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--steps", type=int, default=1000, help="training steps of each network")
+    parser.add_argument("--plot", default=None, help="a picture of the first seed")
     options = parser.parse_args()
+    if options.plot is not None:
+        plot(trained(options.seeds[0], options.steps), options.seeds[0], options.plot)
     print("| seed | posterior | epistemic sd on the data | in the gap | ratio | 95% band holds |")
     print("|---|---|---:|---:|---:|---:|")
     for seed in options.seeds:

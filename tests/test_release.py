@@ -67,6 +67,16 @@ def test_workflows_call_what_make_has() -> None:
     assert set(called) <= targets
 
 
+def test_ci_builds_tests_site_and_wheels() -> None:
+    text = (ROOT / ".github" / "workflows" / "ci.yml").read_text()
+    assert set(re.findall(r"run: make PYTHON=python ([\w-]+)", text)) == {
+        "test",
+        "test-loops",
+        "docs",
+        "release-check",
+    }
+
+
 def test_only_the_job_that_publishes_may_do_so() -> None:
     jobs = read(ROOT / ".github" / "workflows" / "release.yml")["jobs"]
     assert [name for name, job in jobs.items() if "id-token" in job.get("permissions", {})] == [

@@ -1,8 +1,8 @@
-"""README and tutorials do what they say: Python and commands are run, in order, on tiny data.
+"""Tutorials do what they say: Python and commands are run, in order, on tiny data.
 
 What takes long follows a comment that begins with `# long`, and is looked for in `--help` only
 (`test_documentation.py`). What a block of Python prints is compared with the block of text after
-it: the same words, and nearly the same numbers.
+it: the same words, and nearly the same numbers. The README has a file of its own.
 """
 
 import contextlib
@@ -54,15 +54,15 @@ def run_page(program, tmp_path, monkeypatch) -> Iterator[Callable[..., None]]:
     """A function that runs all of a page in a folder of its own."""
     monkeypatch.chdir(tmp_path)
 
-    def run(name: str, *, folder: Path = DOCS, program_too: bool = True) -> None:
+    def run(name: str) -> None:
         names: dict[str, object] = {}
         printed = None
-        for language, block in blocks(folder / name):
+        for language, block in blocks(DOCS / name):
             if language == "python":
                 printed = run_python(block, names)
             elif language == "text" and printed is not None:
                 assert_alike(printed, block)
-            elif language == "sh" and program_too:
+            elif language == "sh":
                 for words in commands(block):
                     code, _, errors = program(*words)
                     assert code == 0, (words, errors)
@@ -111,14 +111,9 @@ def images(tmp_path, tiny_flickr8k, monkeypatch) -> None:
         def extract_features(self, pixels):
             return pixels.mean((1, 2, 3))[:, None, None, None] + torch.ones(1, 1280, 1, 1)
 
-    for module in ("image_network", "caption"):
+    for module in ("make_features", "caption"):
         place = f"bayesrnn.tasks.captions.{module}.load_image_network"
         monkeypatch.setattr(place, lambda: ImageNetwork(Maps()))
-
-
-def test_the_readme(run_page):
-    # Its commands train for minutes: that there are such is seen in `test_documentation.py`.
-    run_page("README.md", folder=ROOT, program_too=False)
 
 
 def test_your_text(run_page, a_novel):

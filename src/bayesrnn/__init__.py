@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     from bayesrnn.training.fit import Fit, fit
     from bayesrnn.uncertainty.export import export
     from bayesrnn.uncertainty.heads import Binary, Classes, MultiLabel, Prediction
+    from bayesrnn.uncertainty.kept import KeptDraws
     from bayesrnn.uncertainty.predict import predict
     from bayesrnn.uncertainty.regression import Regression, RegressionPrediction
 
@@ -48,6 +49,7 @@ __all__ = [
     "Forecaster",
     "Frequency",
     "Gaussian",
+    "KeptDraws",
     "Langevin",
     "MultiLabel",
     "Prediction",
@@ -105,6 +107,7 @@ _HOMES = {
     "training.fit": ("Fit", "fit"),
     "uncertainty.export": ("export",),
     "uncertainty.heads": ("Binary", "Classes", "MultiLabel", "Prediction"),
+    "uncertainty.kept": ("KeptDraws",),
     "uncertainty.predict": ("predict",),
     "uncertainty.regression": ("Regression", "RegressionPrediction"),
 }

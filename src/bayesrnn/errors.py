@@ -29,6 +29,10 @@ class TrainingDivergedError(BayesRNNError):
     """The loss or a gradient is no longer a finite number."""
 
 
+class PeerError(BayesRNNError):
+    """Another process of the same training is gone, or does not answer."""
+
+
 class MissingExtraError(BayesRNNError):
     """A feature needs an optional dependency that is not installed."""
 

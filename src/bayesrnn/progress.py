@@ -1,6 +1,8 @@
 """Progress bars: one look for all long work."""
 
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from tqdm import tqdm
@@ -9,6 +11,21 @@ _NO_PICTURE = "\N{REPLACEMENT CHARACTER}"
 #: Characters of a message at most: twenty lines of a terminal.
 _SCREEN = 1600
 _HARMLESS = "\n\N{ZERO WIDTH NON-JOINER}\N{ZERO WIDTH JOINER}"
+
+
+#: Whether another process prints what there is to say.
+_is_silent = False
+
+
+@contextmanager
+def silenced(wanted: bool = True) -> Iterator[None]:
+    """Inside the block there are neither lines nor bars, if that is `wanted`."""
+    global _is_silent
+    before, _is_silent = _is_silent, wanted or _is_silent
+    try:
+        yield
+    finally:
+        _is_silent = before
 
 
 def progress_bar(total: int, unit: str, label: str, done: int = 0, delay: float = 0.0) -> Any:
@@ -26,14 +43,15 @@ def progress_bar(total: int, unit: str, label: str, done: int = 0, delay: float 
         dynamic_ncols=True,
         mininterval=0.5,
         smoothing=0.1,
-        disable=not sys.stderr.isatty(),
+        disable=_is_silent or not sys.stderr.isatty(),
         bar_format="{desc} {percentage:3.0f}%|{bar}| {rate_fmt}, {remaining} left{postfix}",
     )
 
 
 def say(line: str) -> None:
     """Print a line without tearing a progress bar; names in it cannot give orders."""
-    tqdm.write(visible(at_most_a_screen(line)), file=sys.stderr)
+    if not _is_silent:
+        tqdm.write(visible(at_most_a_screen(line)), file=sys.stderr)
 
 
 def at_most_a_screen(text: str) -> str:

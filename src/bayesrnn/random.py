@@ -36,6 +36,11 @@ class RandomStreams:
             self._streams[name] = torch.Generator().manual_seed(seed)
         return self._streams[name]
 
+    def of_shard(self, number: int) -> "RandomStreams":
+        """The streams of a part of each minibatch, from 1 on; part 0 has these ones."""
+        mixed = np.random.SeedSequence(self.seed, spawn_key=(zlib.crc32(b"shard"), number))
+        return RandomStreams(int(mixed.generate_state(1, np.uint64)[0] >> np.uint64(1)))
+
     @contextmanager
     def as_default(self, name: str) -> Iterator[None]:
         """Let torch's default CPU generator continue the stream `name` inside the block.

@@ -46,6 +46,13 @@ def tensors(draw):
     return torch.from_numpy(values), torch.from_numpy(mask)
 
 
+def values_of(name, arrays):
+    """The values of a tensor, unpacked."""
+    if f"{name}.packed" in arrays:
+        return np.frombuffer(zlib.decompress(arrays[f"{name}.packed"].tobytes()), np.int8)
+    return arrays[f"{name}.values"]
+
+
 def places(name, arrays):
     """The parts of a tensor that say where its values belong."""
     parts = {part: arrays.get(f"{name}.{part}") for part in ("rows", "columns", "mask")}
@@ -84,7 +91,7 @@ def test_what_goes_in_comes_out(first, second, values):
         masked = torch.where(mask, weight, 0.0)
         entry = content["tensors"][name]
         check_values(found.weights[name], masked, entry["values"])
-        assert len(arrays[f"{name}.values"]) == mask.sum() == entry["kept"]
+        assert len(values_of(name, arrays)) == mask.sum() == entry["kept"]
         if name in kept:
             assert torch.equal(found.kept[name], mask)
         assert bool(places(name, arrays)) == (not mask.all())
@@ -116,10 +123,29 @@ def test_rows_and_columns_that_are_gone_take_no_place(tmp_path):
     rows, columns = (torch.rand(n, generator=numbers) < 0.3 for n in weight.shape)
     size = write_compact(tmp_path / "file", {"a": weight}, {"a": rows[:, None] & columns}, {})
     arrays, content = payload(tmp_path / "file")
-    assert content["version"] == 3
+    assert content["version"] == 4
     assert set(arrays) == {"a.values", "a.rows", "a.columns"}
     assert size.indices < (2600 + 650) / 8 + 50
     assert size.values == 4 * rows.sum() * columns.sum()
+
+
+def as_version_3(content, arrays):
+    """Int8 values as they are, with scales in float32."""
+    content["version"] = 3
+    for name, entry in content["tensors"].items():
+        if "packed" in entry.get("parts", ()):
+            values = values_of(name, arrays)
+            del arrays[f"{name}.packed"], entry["parts"]["packed"]
+            older = {"values": values, "scales": np.float32(arrays[f"{name}.scales"])}
+            arrays |= {f"{name}.{part}": array for part, array in older.items()}
+            entry["parts"] |= {part: sha256(array) for part, array in older.items()}
+
+
+def test_files_of_version_3_are_read(file):
+    expected = read_compact(file)
+    forge(file, as_version_3)
+    assert not any(name.endswith(".packed") for name in payload(file)[0])
+    assert same(read_compact(file), expected)
 
 
 @pytest.mark.parametrize("values", VALUE_TYPES)
@@ -131,6 +157,7 @@ def test_files_of_version_2_are_read(tmp_path, values):
     expected = read_compact(tmp_path / "file")
 
     def older(content, arrays):
+        as_version_3(content, arrays)
         content["version"] = 2
         parts = content["tensors"]["a"]["parts"]
         for part in places("a", arrays):
@@ -148,21 +175,35 @@ def test_int8_takes_what_a_row_needs(tmp_path):
     rows = [[1.0, -0.5, 0.25, 9.0], [100.0, 1.0, -100.0, 0.0], [9.0, 9.0, 9.0, 9.0]]
     weight = torch.tensor(rows).repeat(1, 10)
     mask = torch.tensor([[1, 1, 1, 0], [1, 1, 1, 1], [0, 0, 0, 0]]).bool().repeat(1, 10)
-    plain, few = torch.full((30,), 0.1), torch.full((9, 2), 0.1)
+    plain, few = torch.full((30,), 0.1), torch.linspace(0.1, 0.2, 18).reshape(9, 2)
     cut = torch.tensor([2.0, 1.0]).repeat(10)
     weights = {"w": weight, "bias": plain, "cut": cut, "few": few, "large": few * 1e6}
     kept = {"w": mask, "cut": cut > 0, "few": few > 0}
     write_compact(tmp_path / "file", weights, kept, {}, "int8")
     arrays, _ = payload(tmp_path / "file")
     scales = arrays["w.scales"].tolist()
-    assert scales[:2] == pytest.approx([1 / 127, 100 / 127])  # what is dropped does not count
-    assert arrays["w.values"].tolist() == [127, -64, 32] * 10 + [127, 1, -127, 0] * 10
-    assert arrays["cut.values"].tolist() == [127, 64] * 10
+    assert scales[:2] == np.float16([1 / 127, 100 / 127]).tolist()  # not of what is dropped
+    assert values_of("w", arrays).tolist() == [127, -64, 32] * 10 + [127, 1, -127, 0] * 10
+    assert values_of("cut", arrays).tolist() == [127, 64] * 10
     assert arrays["bias.values"].dtype == arrays["few.values"].dtype == np.float16
-    assert arrays["large.values"].dtype == np.int8
+    assert values_of("large", arrays).dtype == np.int8
     found = read_compact(tmp_path / "file").weights
     assert torch.equal(found["bias"], plain.half().float())
-    assert found["w"][0, :4].tolist() == pytest.approx([1.0, -64 / 127, 32 / 127, 0.0])
+    steps = [127 * scales[0], -64 * scales[0], 32 * scales[0], 0.0]
+    assert found["w"][0, :4].tolist() == pytest.approx(steps)
+
+
+@pytest.mark.parametrize("largest", [1e-7, 1e-3, 0.37, 900.0, 1e6, 3e9])
+def test_scales_of_int8_are_halves_where_no_entry_moves_by_more_than_half_a_step(tmp_path, largest):
+    numbers = torch.Generator().manual_seed(0)
+    weight = largest * (2 * torch.rand(40, 300, generator=numbers) - 1)
+    weight[:, 0] = largest
+    write_compact(tmp_path / "file", {"w": weight}, {}, {}, "int8")
+    arrays, _ = payload(tmp_path / "file")
+    is_half = arrays["w.scales"].dtype == np.float16
+    assert is_half == (1e-7 < largest < 1e9)
+    found = read_compact(tmp_path / "file").weights["w"]
+    assert bool(((found - weight).abs() <= 0.5001 * largest / 127).all())
 
 
 def test_tied_weights_are_stored_once_and_stay_tied(tmp_path):
@@ -287,7 +328,7 @@ def test_a_forgery_without_a_lie_is_read(file):
 @pytest.mark.parametrize(
     ("change", "said"),
     [
-        (lambda content, arrays: content.update(version=4), "version 4; this bayesrnn reads"),
+        (lambda content, arrays: content.update(version=5), "version 5; this bayesrnn reads"),
         (lambda content, arrays: content.update(version=1), "damaged: 'encoding'"),
         (lambda content, arrays: content.update(format="other"), "not a compact file"),
         (lambda content, arrays: content.update(about=[]), "damaged"),
@@ -310,11 +351,17 @@ def test_a_forgery_without_a_lie_is_read(file):
         (entry(parts={}), "parts that its manifest lists"),
         (entry(same_as="nothing"), "damaged"),
         (entry(same_as=[]), "damaged"),
-        (other_part("few.values", lambda values: values[None]), "wrong type"),
-        (other_part("few.values", lambda values: values[1:]), "not as many values"),
+        (other_part("bias.values", lambda values: values[None]), "wrong type"),
+        (other_part("bias.values", lambda values: values[1:]), "not as many values"),
+        (other_part("few.packed", lambda values: values[:-1]), "not as many values"),
+        (other_part("few.packed", lambda values: values[1:]), "not as many values"),
+        (other_part("few.packed", lambda values: values.view(np.int8)), "wrong type"),
         (other_part("few.scales", lambda scales: scales[1:]), "one scale for each row"),
-        (other_part("few.scales", lambda scales: scales * np.float32("nan")), "NaN or an infinity"),
-        (other_part("few.scales", lambda scales: scales * 0 + 3e38), "NaN or an infinity"),
+        (other_part("few.scales", lambda scales: scales * np.float16("nan")), "NaN or an infinity"),
+        (
+            other_part("few.scales", lambda scales: scales.astype(np.float32) * 0 + 3e38),
+            "NaN or an infinity",
+        ),
         (
             other_part("bias.values", lambda values: values + np.float16("inf")),
             "NaN or an infinity",

@@ -293,10 +293,22 @@ def test_two_frequencies_are_refused_with_names_and_dates(tmp_path):
     rows += [("slow", f"{day} 00:00", 1) for day in DAYS]
     with pytest.raises(CorpusError, match=r"mixes frequencies.*1 day from 2024-01-01 of slow"):
         read_series(write(tmp_path, lines(rows, "unique_id,ds,y")))
+    months = np.arange("2023-01", "2024-01", dtype="datetime64[M]").astype("datetime64[D]")
+    rows = [*((day, "fast", 1) for day in DAYS), *((str(day), "slow", 1) for day in months)]
+    with pytest.raises(CorpusError, match=r"but those from 2023-01-01 of slow are 1 month apart"):
+        read_series(write(tmp_path, lines(rows, "ds,unique_id,y")))
     change = [str(hour) for hour in hours[:100]] + DAYS[10:]
     with pytest.raises(CorpusError, match="mixes frequencies"):
         read_series(write(tmp_path, lines([(stamp, 1) for stamp in change])))
     assert str(read_series(write(tmp_path, daily()), freq="12 hours").frequency) == "12 hours"
+
+
+def test_a_series_with_long_gaps_is_no_second_frequency(tmp_path):
+    sparse = ["2024-01-01", "2024-02-03", "2024-03-20", "2024-04-29", "2024-06-01", "2024-07-07"]
+    rows = [*((day, "sold daily", 1) for day in DAYS), *((day, "rarely", 1) for day in sparse)]
+    found = read_series(write(tmp_path, lines(rows, "ds,unique_id,y")))
+    assert str(found.frequency) == "day"
+    assert [len(one.target) for one in found.series] == [len(DAYS), 189]
 
 
 def test_options_that_cannot_be_are_refused(tmp_path):

@@ -42,3 +42,12 @@ def test_the_script_prints_a_table(gap, monkeypatch, capsys):
     gap.main()
     _, _, *rows = capsys.readouterr().out.splitlines()
     assert [row.split(" | ")[1] for row in rows] == ["bbb 1", "bbb 2", "bbb 3", "mixture of 3"]
+
+
+def test_the_picture_has_both(gap, tmp_path):
+    pytest.importorskip("matplotlib", reason="the extra `plot` brings it")
+    path = tmp_path / "gap.svg"
+    gap.plot(gap.trained(1, steps=3), 1, str(path))
+    drawn = path.read_text()
+    assert "<!-- one posterior -->" in drawn
+    assert "<!-- a mixture of 3 -->" in drawn

@@ -104,6 +104,10 @@ def test_resuming_takes_the_same_text_however_it_is_spelt(run, program, project,
     assert code == 1, "the old one is still there"
     assert "--corpus is" in errors
     (project / "book.txt").unlink()
+    code, _, errors = program(*resume, "--epochs", "2")
+    assert code == 1
+    assert f"'{project / 'book.txt'}', which the run learns from, is not there" in errors
+    assert "say where it is now with --corpus PATH" in errors
     code, _, errors = program(*resume, "--epochs", "2", "--corpus", now)
     assert code == 0, errors
     assert from_toml((run / "config.toml").read_text(), "")["corpus"] == [str(now)]

@@ -111,3 +111,22 @@ def test_a_method_whose_extra_is_missing_is_left_out(small_bench, monkeypatch, c
 def test_too_few_steps_are_refused():
     with pytest.raises(ConfigError, match="--steps"):
         BenchOptions(steps=1)
+
+
+def test_busy_machine_is_measured_by_the_processor(small_bench, monkeypatch, capsys):
+    """Where the clock goes on without the program, its own seconds do not."""
+    own = [0.0]
+    monkeypatch.setattr(time, "process_time", lambda: own[0])
+    pretended = module.make_step
+
+    def make_step(name, folder):
+        step = pretended(name, folder)
+
+        def counted():
+            step()
+            own[0] += 1.25 if name == "bbb" else 1.0
+
+        return counted
+
+    monkeypatch.setattr(module, "make_step", make_step)
+    assert bench(6, threads=1, methods=("bbb",), processor=True)["bbb"]["ratio"] == 0.8

@@ -116,6 +116,21 @@ def test_16_bits_in_products_change_little_and_are_resumed(train, tmp_path):
     assert 0 < torch.dist(found, wanted) < 0.1 * wanted.norm()
 
 
+def test_shards_with_one_draw_are_the_minibatch_in_one(task_name, train, program, tmp_path):
+    """To rounding; a task whose minibatches have no parts says so."""
+    given = ("--method", "bbb", *epochs(1, warmup="0"), "--no-calibrate")
+    shards = ("--shards", "2", "--shard-noise", "shared")
+    if task_name == TOY:
+        code, _, errors = program("train", TOY, "--out", tmp_path / "toy", *given, *shards)
+        assert code == 1
+        assert "--shards is 2, but the minibatches of this task cannot be cut" in errors
+        return
+    whole = CheckpointStore(train(tmp_path / "whole", *given)).load_model("last").model
+    parts = CheckpointStore(train(tmp_path / "parts", *given, *shards)).load_model("last").model
+    for name, weight in whole.items():
+        torch.testing.assert_close(parts[name], weight, rtol=1e-3, atol=1e-4)
+
+
 @pytest.mark.parametrize("method", ["bbb", "plain"])
 def test_weights_are_dropped_while_it_trains(method, task, train, tmp_path):
     schedule = ("--drop-to", "0.7", "--drop-from", "0.1", "--drop-until", "0.9")

@@ -9,9 +9,10 @@ from torch import nn
 
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.averaging import EVERY, ParameterAverage, Validation
-from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.loop import Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser
 from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.settings import LoopSettings
 
 from .recording import Net, Recorder, Recording
 

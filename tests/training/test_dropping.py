@@ -13,9 +13,10 @@ from bayesrnn.random import RandomStreams
 from bayesrnn.training import dropping
 from bayesrnn.training.averaging import ParameterAverage
 from bayesrnn.training.dropping import Dropping, DropSchedule
-from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.loop import Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser
 from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.settings import LoopSettings
 
 from .recording import Net, Recorder, Recording
 

@@ -13,9 +13,10 @@ from bayesrnn.core.init import absolute
 from bayesrnn.methods import METHODS
 from bayesrnn.methods.base import Hints, Outcome
 from bayesrnn.random import RandomStreams
-from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.loop import Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser
 from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.settings import LoopSettings
 
 #: Small, so that the gradients are those of the start throughout the epoch.
 LR = 1e-7

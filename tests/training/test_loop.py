@@ -10,9 +10,10 @@ import torch
 from bayesrnn.errors import TrainingDivergedError
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.checkpoints import CheckpointStore
-from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.loop import Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser
 from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.settings import LoopSettings
 
 from .recording import LR_SCALE, SLOPE, STEPS, Net, Recorder, Recording
 

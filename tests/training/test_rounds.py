@@ -10,9 +10,10 @@ from bayesrnn.data.batches import Batch
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Method, MinibatchLoss, Outcome
 from bayesrnn.random import RandomStreams
-from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.loop import Trainer
 from bayesrnn.training.optimisation import Schedule
 from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.settings import LoopSettings
 
 MINIBATCHES = 2
 EPOCHS = 3

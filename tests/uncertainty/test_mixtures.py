@@ -64,12 +64,13 @@ def test_the_variance_within_and_between_gaussian_posteriors(inputs):
 
 @torch.no_grad()
 def test_networks_of_all_kinds(inputs):
-    """Those without anything random have one draw each; every layer stays in its mode."""
-    plain = [linear(5, 0.1, seed).module for seed in (1, 2)]
-    found = br.predict(tuple(plain), inputs, samples=2)
+    """Those without anything random are run once each; every layer stays in its mode."""
+    plain = [linear(5, 0.1, seed).module for seed in (1, 2, 3)]
     members = Categorical(logits=torch.stack([net(inputs) for net in plain]))
-    torch.testing.assert_close(found.mean, members.probs.mean(0))
-    torch.testing.assert_close(found.aleatoric, members.entropy().mean(0))
+    for samples in (20, 2):
+        found = br.predict(tuple(plain), inputs, samples=samples)
+        torch.testing.assert_close(found.mean, members.probs.mean(0))
+        torch.testing.assert_close(found.aleatoric, members.entropy().mean(0))
     dropping = nn.Sequential(nn.Dropout(0.5), plain[0]).train()
     nets = [linear(5, 0.4), dropping, nn.Sequential(nn.Dropout(0.2), plain[1])]
     before = [layer.training for net in nets for layer in net.modules()]
@@ -81,10 +82,17 @@ def test_networks_of_all_kinds(inputs):
     assert not torch.equal(first, other)
 
 
-def test_equal_draws_of_one_of_them_are_refused(inputs):
-    nets = [linear(5, 0.1), nn.Linear(4, 5)]
-    with pytest.raises(ConfigError, match=r"this Linear is random, so 2 draws .* one sample each"):
-        br.predict(nets, inputs, samples=4)
+@torch.no_grad()
+def test_one_that_is_not_random_stands_for_its_draws(inputs):
+    nets = [linear(5, 1e-4), nn.Linear(4, 5)]
+    found = br.predict(nets, inputs, samples=4)
+    mean = sum(net.eval()(inputs).softmax(-1) for net in nets) / 2
+    torch.testing.assert_close(found.mean, mean, rtol=0, atol=1e-3)
+
+
+def test_equal_draws_of_one_network_are_refused(inputs):
+    with pytest.raises(ConfigError, match=r"this Linear is random, so 2 draws .* samples=1"):
+        br.predict([nn.Linear(4, 5)], inputs, samples=2)
 
 
 @pytest.mark.parametrize(("count", "samples"), [(0, 20), (3, 2)])

@@ -30,7 +30,9 @@ from bayesrnn.runs.pruning.prune import prune_report, require_run
 from bayesrnn.runs.pruning.settings import PruneOptions
 from bayesrnn.runs.start import RunArguments, train_run
 from bayesrnn.runs.summary import read_summary
+from bayesrnn.serve.command import ServeOptions, serve
 from bayesrnn.tasks import TASKS, task_of
+from bayesrnn.training.distributed import joined
 
 
 def training_command(name: str) -> Callable[..., None]:
@@ -45,8 +47,10 @@ def training_command(name: str) -> Callable[..., None]:
     def train(training: Any) -> None:
         given = given_options(training)
         run = {f.name: given.pop(f.name) for f in fields(RunArguments) if f.name in given}
-        path = train_run(task, RunArguments(**run), given)
-        say(f"the run is in {path}; next: bayesrnn evaluate {path}")
+        options = RunArguments(**run)
+        with joined(options.peer_timeout) as group:
+            path = train_run(task, options, given, group)
+            say(f"the run is in {path}; next: bayesrnn evaluate {path}")
 
     stated: Any = train
     stated.options = arguments.options
@@ -202,3 +206,15 @@ def examine_run(options: DoctorOptions) -> None:
     bayesrnn doctor runs/mine --html doctor.html
     """
     options.show(doctor(task_of(options.run), options))
+
+
+@command(ServeOptions)
+def serve_runs(options: ServeOptions) -> None:
+    """Show runs on a page: type, drop or draw something, and see what they doubt.
+
+    The page is for this machine alone, and asks no other for anything. Runs of one task answer side
+    by side; one that is being trained can be watched.
+
+    bayesrnn serve runs/plain runs/bbb
+    """
+    serve(options, task_of)

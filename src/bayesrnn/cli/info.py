@@ -27,6 +27,7 @@ _EXTRAS = {
     "ivon": "ivon-opt",
     "onnx": "onnx",
     "plot": "matplotlib",
+    "search": "optuna",
     "tensorboard": "tensorboard",
 }
 

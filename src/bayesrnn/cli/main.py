@@ -13,16 +13,24 @@ from pathlib import Path
 import tyro
 
 from bayesrnn import __version__
-from bayesrnn.errors import BayesRNNError, BayesRNNWarning, Interrupted
-from bayesrnn.progress import at_most_a_screen, say, visible
+from bayesrnn.errors import (
+    BayesRNNError,
+    BayesRNNWarning,
+    ConfigError,
+    CorpusError,
+    Interrupted,
+)
+from bayesrnn.progress import at_most_a_screen, say, silenced, visible
 from bayesrnn.runs.command import Command, MadeCommand
 from bayesrnn.studies import COMMANDS as STUDIES
 from bayesrnn.tasks import TASKS
+from bayesrnn.training.launch import launched
 
 #: Help on words after which another one follows.
 GROUPS = {
     "train": "Train a network: the next word says for which task.",
     "reproduce": "Make published results again: the next word says which.",
+    "search": "Search for good settings by many trials: the next word says for which task.",
 }
 
 _DESCRIPTION = """Bayesian recurrent neural networks.
@@ -57,6 +65,10 @@ _ANY_TASK: dict[tuple[str, ...], Command] = {
     ("doctor",): Command(
         f"{_COMMANDS}:examine_run", "Say why a run does not learn, and what to try."
     ),
+    ("serve",): Command(
+        f"{_COMMANDS}:serve_runs",
+        "Show runs on a page: type, drop or draw something, and see what they doubt.",
+    ),
 }
 _ABOUT: dict[tuple[str, ...], Command] = {
     ("info",): Command(
@@ -81,6 +93,10 @@ def all_commands() -> dict[tuple[str, ...], Command]:
     for entry in tasks.values():
         for word, command in entry.commands.items():
             found[word,] = command
+    for name in tasks:
+        place = "bayesrnn.studies.search.command:search_command"
+        summary = f"Find good settings for `bayesrnn train {name}`."
+        found["search", name] = MadeCommand(place, summary, (name,))
     return {**found, **STUDIES, **_ABOUT}
 
 
@@ -180,6 +196,14 @@ def _with_default_rule(arguments: Sequence[str]) -> list[str]:
     return spelt
 
 
+def _is_follower() -> bool:
+    """Whether this is a process of a run that is not the first one."""
+    with contextlib.suppress(ConfigError):
+        launch = launched()
+        return launch is not None and not launch.is_first
+    return False
+
+
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the program; returns its exit code. A user's mistake is one line, not a traceback."""
     arguments = sys.argv[1:] if arguments is None else arguments
@@ -201,11 +225,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 config=(tyro.conf.FlagCreatePairsOff,),
             )
     except Interrupted as stopped:
-        with contextlib.suppress(OSError):  # the terminal was closed, and nobody reads it
+        # The terminal may be closed, so that nobody reads it.
+        with contextlib.suppress(OSError), silenced(_is_follower()):
             say(str(stopped))
-        return 128 + stopped.signal_number
+        # To a launcher, anything but 0 is a process that failed, to be started again.
+        return 128 + stopped.signal_number if launched() is None else 0
     except BayesRNNError as error:
-        print(visible(at_most_a_screen(f"bayesrnn: {error}")), file=sys.stderr)
+        # A mistake in what all processes of a run were given is said by the first one.
+        if not (isinstance(error, ConfigError | CorpusError) and _is_follower()):
+            print(visible(at_most_a_screen(f"bayesrnn: {error}")), file=sys.stderr)
         return 1
     except (MemoryError, RuntimeError) as error:
         if not _is_lack_of_memory(error):

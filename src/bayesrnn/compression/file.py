@@ -6,13 +6,15 @@ shape, the type of its values, how many entries were kept, and the sha256 of eac
 parts of a tensor are arrays with one axis:
 
     <name>.values     the kept entries, in order
+    <name>.packed     the same of int8, packed by zlib
     <name>.scales     int8 only: what 1 stands for, for each row of which something was kept
-                      (a vector is one row)
+                      (a vector is one row); float16 where that is exact enough, else float32
     <name>.rows       rows that are left, <name>.columns likewise, and <name>.mask which entries of
                       them: see `compression.masks`
 
-Files of version 2 have the mask of all rows and columns; those of version 1 store the places of the
-values differently, see `compression.version_1`.
+Files of version 3 have int8 values that are not packed; those of version 2 also have the mask of
+all rows and columns; those of version 1 store the places of the values differently, see
+`compression.version_1`.
 """
 
 import math
@@ -35,6 +37,7 @@ from bayesrnn.compression.manifest import (
     sha256,
 )
 from bayesrnn.compression.masks import Bits, mask_of_parts, mask_parts
+from bayesrnn.compression.packing import pack, unpack
 from bayesrnn.compression.version_1 import mask_of_version_1
 from bayesrnn.durable import write_durably
 from bayesrnn.errors import CheckpointError, ConfigError
@@ -136,7 +139,7 @@ def write_compact(
     write_durably(path, data)
     sizes = {True: 0, False: 0}
     for name, array in parts.items():
-        sizes[name.endswith((".values", ".scales"))] += array.nbytes
+        sizes[name.endswith((".values", ".packed", ".scales"))] += array.nbytes
     return CompactSize(len(data), values=sizes[True], indices=sizes[False], dense=dense)
 
 
@@ -223,14 +226,16 @@ def _encode(
         raise ConfigError(f"{name} holds a NaN or an infinity; give a network of numbers")
     parts: dict[str, Array] = {**mask_parts(kept)}
     if kind == "int8":
-        scales, values = _quantised(matrix, kept)
+        scales, multiples = _quantised(matrix, kept)
         parts["scales"] = scales[kept.any(axis=1)]
+        parts["packed"] = pack(multiples.tobytes())
     elif kind == "float16":
         with np.errstate(over="ignore"):
-            values = values.astype(np.float16)
-        if not np.isfinite(values).all():
+            parts["values"] = values.astype(np.float16)
+        if not np.isfinite(parts["values"]).all():
             raise ConfigError(f"{name} holds numbers too large for float16; take float32")
-    parts["values"] = values
+    else:
+        parts["values"] = values
     entry = {
         "values": kind,
         "pruned": mask is not None,
@@ -240,12 +245,15 @@ def _encode(
     return entry, parts
 
 
-def _quantised(
-    matrix: NDArray[np.float32], kept: Bits
-) -> tuple[NDArray[np.float32], NDArray[np.int8]]:
+def _quantised(matrix: NDArray[np.float32], kept: Bits) -> tuple[Array, NDArray[np.int8]]:
     """The scale of each row, and the kept entries in its whole multiples."""
-    largest = np.where(kept, np.abs(matrix), 0).max(axis=1, initial=0)
-    scales = (largest.astype(np.float64) / 127).astype(np.float32)
+    largest = np.where(kept, np.abs(matrix), 0).max(axis=1, initial=0).astype(np.float64)
+    scales: Array = (largest / 127).astype(np.float32)
+    with np.errstate(over="ignore"):
+        halves = scales.astype(np.float16)
+    # The largest multiple is still within half a step of what it is of.
+    if (np.abs(largest - 127 * halves.astype(np.float64)) <= 0.5 * scales).all():
+        scales = halves
     rows, _ = np.nonzero(kept)
     divisors = np.where(scales > 0, scales, 1).astype(np.float64)[rows]
     multiples = np.rint(matrix[kept] / divisors).clip(-127, 127)
@@ -300,9 +308,10 @@ def _decode(
     kind = entry["values"]
     if kind not in VALUE_TYPES:
         raise ValueError(f"{name} has values of an unknown type")
-    types = {"values": kind, "scales": "float32"}
+    types: dict[str, tuple[str, ...]] = {"values": (kind,), "scales": ("float32", "float16")}
+    types["packed"] = ("uint8",) if kind == "int8" else ()
     for part, array in parts.items():
-        if array.ndim != 1 or array.dtype != np.dtype(types.get(part, "u1")):
+        if array.ndim != 1 or str(array.dtype) not in types.get(part, ("uint8",)):
             raise ValueError(f"{name} has {part} of a wrong type")
         if sha256(array) != entry["parts"][part]:
             raise ValueError(f"the {part} of {name} do not match their checksum")
@@ -311,8 +320,12 @@ def _decode(
         mask = mask_of_version_1(entry["encoding"], parts, shape)
     else:
         mask = mask_of_parts(parts, shape)
+    miscounted = f"{name} has not as many values as entries that were kept"
+    if "packed" in parts:
+        multiples = unpack(parts["packed"], int(mask.sum()), miscounted)
+        parts["values"] = np.frombuffer(multiples, np.int8)
     if not mask.sum() == entry["kept"] == len(parts["values"]):
-        raise ValueError(f"{name} has not as many values as entries that were kept")
+        raise ValueError(miscounted)
     values = parts["values"].astype(np.float32)
     if kind == "int8":
         with np.errstate(over="ignore", invalid="ignore"):
@@ -324,8 +337,9 @@ def _decode(
     return matrix, mask
 
 
-def _scales(name: str, given: NDArray[np.float32], mask: Bits) -> NDArray[np.float32]:
+def _scales(name: str, given: Array, mask: Bits) -> NDArray[np.float32]:
     """The scale of each row, from those of all rows (version 1) or of those that are left."""
+    given = given.astype(np.float32)
     left = np.asarray(mask.any(axis=1))
     if len(given) == len(left):
         return given

@@ -14,7 +14,7 @@ from bayesrnn.errors import CheckpointError
 KEY = "bayesrnn"
 
 #: The versions that can be read; the last one is written.
-VERSIONS = (1, 2, 3)
+VERSIONS = (1, 2, 3, 4)
 
 #: The longest header that safetensors reads.
 LONGEST_HEADER = 100_000_000

@@ -5,19 +5,19 @@
     <name>.mask       a bit for each entry of these rows and columns, set if it was kept; without it
                       all were kept
 
-Each is compressed by zlib. Rows and columns are told apart only if the file is smaller for it.
+Each is packed by zlib. Rows and columns are told apart only if the file is smaller for it.
 """
 
 import math
-import zlib
 from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesrnn.compression.packing import Bytes, pack, unpack
+
 Bits = NDArray[np.bool_]
-Bytes = NDArray[np.uint8]
 
 #: What a part takes beside its own bytes: its name and its hash.
 _PER_PART = 200
@@ -54,22 +54,12 @@ def _size(parts: Mapping[str, Bytes]) -> int:
 
 
 def _compressed(kept: Bits) -> Bytes:
-    """A bit for each entry, packed by zlib; Z_FILTERED fits bits without a pattern best."""
-    packer = zlib.compressobj(9, zlib.DEFLATED, 15, 9, zlib.Z_FILTERED)
-    packed = packer.compress(np.packbits(kept, bitorder="little").tobytes()) + packer.flush()
-    return np.frombuffer(packed, np.uint8)
+    return pack(np.packbits(kept, bitorder="little").tobytes())
 
 
 def _decompressed(packed: NDArray[Any], shape: tuple[int, ...]) -> Bits:
-    """The inverse of `_compressed`, of at most as many bytes as the shape needs."""
+    """The inverse of `_compressed`."""
     size = math.prod(shape)
-    expected = -(-size // 8)
-    unpacker = zlib.decompressobj()
-    try:
-        bits = unpacker.decompress(packed.tobytes(), expected + 1)
-    except zlib.error as error:
-        raise ValueError(f"a mask cannot be unpacked: {error}") from None
-    if len(bits) != expected or not unpacker.eof or unpacker.unused_data:
-        raise ValueError("a mask has not one bit for each weight")
+    bits = unpack(packed, -(-size // 8), "a mask has not one bit for each weight")
     flat = np.unpackbits(np.frombuffer(bits, np.uint8), count=size, bitorder="little")
     return flat.astype(np.bool_).reshape(shape)

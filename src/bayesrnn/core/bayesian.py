@@ -117,6 +117,11 @@ class Bayesian(nn.Module):
         """The names of the Bayesian parameters, tied ones once."""
         return tuple(self._terms)
 
+    @property
+    def padding(self) -> Mapping[str, int]:
+        """The row of an embedding that is never drawn, by the name of its matrix."""
+        return self._padding
+
     def deterministic_parameters(self) -> list[nn.Parameter]:
         """The parameters of the module that stay ordinary."""
         named = self.loc.named_parameters()

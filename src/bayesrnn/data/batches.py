@@ -54,14 +54,14 @@ class EpochBatches(ABC, Generic[T]):
     def __getitem__(self, number: int) -> T:
         if not 0 <= number < self._count:
             raise IndexError(f"minibatch {number} of {self._count}")
-        return self._minibatch(number)
+        return self.part(number, slice(None))
 
     def __iter__(self) -> Iterator[T]:
         return (self[number] for number in range(self._count))
 
     @abstractmethod
-    def _minibatch(self, number: int) -> T:
-        """The minibatch of a valid number."""
+    def part(self, number: int, sequences: slice) -> T:
+        """Some sequences of the minibatch of a valid number."""
 
 
 class TrainingBatches(EpochBatches[Batch]):
@@ -83,9 +83,11 @@ class TrainingBatches(EpochBatches[Batch]):
             )
         self._columns = stream[: batch_size * length].view(batch_size, length).t().contiguous()
 
-    def _minibatch(self, number: int) -> Batch:
+    def part(self, number: int, sequences: slice) -> Batch:
+        """Some columns of a minibatch."""
         start, stop = number * self.steps, (number + 1) * self.steps
-        return Batch(self._columns[start:stop], self._columns[start + 1 : stop + 1])
+        columns = self._columns[:, sequences]
+        return Batch(columns[start:stop], columns[start + 1 : stop + 1])
 
 
 class Examples(ABC, Generic[T]):
@@ -175,8 +177,9 @@ class ShuffledBatches(EpochBatches[T]):
         """How many predictions a minibatch has for each example, on average."""
         return self._examples.length(self._chosen[number])
 
-    def _minibatch(self, number: int) -> T:
-        return self._examples.batch(self._chosen[number])
+    def part(self, number: int, sequences: slice) -> T:
+        """Some examples of a minibatch."""
+        return self._examples.batch(self._chosen[number, sequences])
 
 
 def evaluation_batches(stream: Tensor, streams: int, unroll: int) -> Iterator[EvaluationBatch]:

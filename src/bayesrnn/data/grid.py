@@ -29,6 +29,8 @@ _SHOWN = 3
 _RUN = 10
 #: The share of all steps that they have to be, unless they are a series.
 _PART = 0.1
+#: The steps of whole months from which on a series among shorter steps is one of months.
+_MONTHLY = 5
 #: A phase is closed if values are there in at most this share of at least so many weeks,
 #: while the open ones are there in most weeks.
 _CLOSED, _WEEKS, _OPEN = 0.1, 4, 0.5
@@ -96,6 +98,8 @@ def find_frequency(rows: Rows) -> Frequency:
             "or give --freq"
         )
     _refuse_mixed(rows, same, ticks, step, frequency)
+    if months is None:
+        _refuse_months(rows, same, steps, frequency)
     return _business_days(rows) if frequency == Frequency("day") else frequency
 
 
@@ -154,6 +158,27 @@ def _refuse_mixed(
         f"{rows.source} mixes frequencies: most dates are {_words(frequency)} apart, but "
         f"{_listed(listed, len(found))}; give one file for each, or --freq"
     )
+
+
+def _refuse_months(
+    rows: Rows, same: NDArray[np.bool_], steps: Places, frequency: Frequency
+) -> None:
+    """Refuse a series of months among shorter steps: theirs are not equal, and so no run of one."""
+    firsts = np.flatnonzero(np.r_[True, ~same])
+    stops = np.r_[firsts[1:], len(rows.codes)]
+    apart = np.where(same, steps, steps.max())
+    least = np.minimum.reduceat(np.r_[apart, steps.max()], firsts)
+    for place in np.flatnonzero((least >= 28 * SECONDS["day"]) & (stops - firsts > _MONTHLY)):
+        first, stop = int(firsts[place]), int(stops[place])
+        own = rows._replace(codes=rows.codes[first:stop], stamps=rows.stamps[first:stop])
+        months = _months(own)
+        if months is None:
+            continue
+        words = _words(_of_months(int(np.gcd.reduce(np.diff(months)))))
+        raise CorpusError(
+            f"{rows.source} mixes frequencies: most dates are {_words(frequency)} apart, but those "
+            f"{_at(rows, first, 'from ')} are {words} apart; give one file for each, or --freq"
+        )
 
 
 def with_closed_phases(frequency: Frequency, stamps: Stamps) -> Frequency:

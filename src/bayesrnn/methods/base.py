@@ -7,15 +7,17 @@ method only through this protocol.
 
 import copy
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, Generic, NamedTuple
 
 import torch
 from torch import Tensor, nn
-from typing_extensions import TypeVar
+from typing_extensions import Self, TypeVar
 
+from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.init import Scale, relative
+from bayesrnn.core.weights import Weights
 from bayesrnn.core.widths import WidthSGD
 from bayesrnn.errors import ConfigError
 from bayesrnn.nn.recurrent import WordNetwork
@@ -31,6 +33,22 @@ class Outcome(NamedTuple):
 
     nll: Tensor
     state: Any
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """A network with weights drawn for a minibatch, called like the module that a task made."""
+
+    net: Bayesian
+    weights: Weights
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Run the network with these weights."""
+        return self.net(*args, weights=self.weights, **kwargs)
+
+    def with_values(self, values: Sequence[Tensor]) -> "Drawn":
+        """The same network with other weights, in the same order."""
+        return Drawn(self.net, Weights(dict(zip(self.weights, values, strict=True))))
 
 
 #: Runs a network on one minibatch. Calling it twice starts from the same state twice.
@@ -158,6 +176,9 @@ class Method(ABC, Generic[Options, Net]):
     #: Whether weights can be dropped while it trains: there is one network, whose parameters are
     #: all that is learnt.
     can_drop: ClassVar[bool] = True
+    #: Whether all shards of a minibatch can have the same draw: it is one of weights (`Drawn`), or
+    #: there is none.
+    can_share_noise: ClassVar[bool] = False
 
     #: The factor on the noise of `draw`, see `set_noise`.
     noise_factor: float = 1.0
@@ -179,6 +200,15 @@ class Method(ABC, Generic[Options, Net]):
         return [cls.name, *([cls.trains_like] if cls.trains_like else [])]
 
     @classmethod
+    def can_shard(cls, values: Mapping[str, Any]) -> bool:
+        """Whether a minibatch can be cut into shards, given its options.
+
+        It cannot where `loss` changes the network, which each process would do in a way of its own.
+        """
+        del values
+        return True
+
+    @classmethod
     def words(cls, values: Mapping[str, Any]) -> list[str]:
         """The options of a run as tables show them; those that few runs change come last."""
         stated = options_of(cls.options_for(values))
@@ -190,6 +220,17 @@ class Method(ABC, Generic[Options, Net]):
         """The epochs of each training round, given the options and those of the first."""
         del values
         return (epochs,)
+
+    def of_shard(self, number: int) -> Self:
+        """The same method, after `build`, with randomness of its own for a shard of minibatches.
+
+        Shard 0 has that of the method itself.
+        """
+        if number == 0:
+            return self
+        made = copy.copy(self)
+        made.streams = self.streams.of_shard(number)
+        return made
 
     @abstractmethod
     def build(self, module: nn.Module, hints: Hints) -> nn.Module:
@@ -285,6 +326,11 @@ class Method(ABC, Generic[Options, Net]):
                 "weights of its own; take the mean"
             )
         return copy.deepcopy(self.mean_module(net))
+
+    @property
+    def draws_can_be_kept(self) -> bool:
+        """Whether a network of `draw` gives the same for the same inputs whenever it is called."""
+        return False
 
     @property
     def noise_can_change(self) -> bool:

@@ -6,7 +6,7 @@ from typing import ClassVar
 from torch import nn
 
 from bayesrnn.core.bayesian import Bayesian
-from bayesrnn.methods.base import Hints, KLScale, MinibatchLoss, Objective
+from bayesrnn.methods.base import Drawn, Hints, KLScale, MinibatchLoss, Objective
 from bayesrnn.methods.variational import PosteriorOptions, Variational
 
 
@@ -19,6 +19,7 @@ class BayesByBackprop(Variational[PosteriorOptions]):
     name: ClassVar[str] = "bbb"
     summary: ClassVar[str] = "Bayes by Backprop (Fortunato et al. 2017)"
     options_type: ClassVar[type] = PosteriorOptions
+    can_share_noise: ClassVar[bool] = True
 
     def build(self, module: nn.Module, hints: Hints) -> Bayesian:
         """A posterior over the module's weights."""
@@ -27,7 +28,7 @@ class BayesByBackprop(Variational[PosteriorOptions]):
     def loss(self, net: Bayesian, objective: Objective, kl_scale: KLScale) -> MinibatchLoss:
         """The free energy of the minibatch, from one draw."""
         weights = self.next_draw(net.train())
-        nll, state = objective(partial(net, weights=weights))
+        nll, state = objective(Drawn(net, weights))
         kl = weights.kl * (self.options.kl_weight * kl_scale.epoch)
         terms = {"nll": nll.item(), "kl": kl.item()}
         known_norm = partial(self.gradient_norm, net, weights)

@@ -15,6 +15,7 @@ from typing import Any, ClassVar, cast, get_type_hints
 import numpy as np
 import torch
 from torch import Tensor, nn
+from typing_extensions import Self
 
 from bayesrnn.core.widths import WidthSGD
 from bayesrnn.errors import ConfigError
@@ -111,6 +112,12 @@ class Ensemble(Method[EnsembleOptions, Members]):
         #: The base's method for each member, with random streams of its own.
         self.bases = [base(own, RandomStreams(seed)) for seed in seeds]
 
+    def of_shard(self, number: int) -> Self:
+        """With randomness of its own for each member."""
+        made = super().of_shard(number)
+        made.bases = [base.of_shard(number) for base in self.bases]
+        return made
+
     @classmethod
     def options_for(cls, values: Mapping[str, Any]) -> type[CheckedOptions]:
         """The ensemble's options and those of the base that is named."""
@@ -131,6 +138,11 @@ class Ensemble(Method[EnsembleOptions, Members]):
         """Those of the base, unless there is one for ensembles."""
         base = _base_type(values.get("base", EnsembleOptions.base))
         return [cls.name, *base.recipe_names(values)]
+
+    @classmethod
+    def can_shard(cls, values: Mapping[str, Any]) -> bool:
+        """If the base can."""
+        return _base_type(values.get("base", EnsembleOptions.base)).can_shard(values)
 
     @classmethod
     def round_epochs(cls, values: Mapping[str, Any], epochs: int) -> tuple[int, ...]:
@@ -253,6 +265,11 @@ class Ensemble(Method[EnsembleOptions, Members]):
         """A draw of the base, of member seed % members."""
         rest, number = divmod(seed, self.members(net))
         return self.bases[number].drawn_module(net.members[number], rest)
+
+    @property
+    def draws_can_be_kept(self) -> bool:
+        """If the base's can."""
+        return self.bases[0].draws_can_be_kept
 
     @property
     def noise_can_change(self) -> bool:

@@ -61,6 +61,7 @@ class Ivon(WithPosterior[IvonOptions]):
     own_optimiser: ClassVar[bool] = True
     can_average: ClassVar[bool] = False
     can_drop: ClassVar[bool] = False
+    can_share_noise: ClassVar[bool] = True
 
     def __init__(self, options: IvonOptions, streams: RandomStreams) -> None:
         super().__init__(options, streams)

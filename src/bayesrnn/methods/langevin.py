@@ -68,6 +68,7 @@ class LangevinMethod(Method[Options, Snapshots]):
     own_optimiser: ClassVar[bool] = True
     can_average: ClassVar[bool] = False
     can_drop: ClassVar[bool] = False
+    can_share_noise: ClassVar[bool] = True
     mean_label: ClassVar[str] = "mean of the kept weights"
 
     def build(self, module: nn.Module, hints: Hints) -> Snapshots:

@@ -20,6 +20,7 @@ class Plain(Method[PlainOptions, nn.Module]):
     name: ClassVar[str] = "plain"
     summary: ClassVar[str] = "maximum likelihood, no regularisation"
     options_type: ClassVar[type] = PlainOptions
+    can_share_noise: ClassVar[bool] = True
 
     def build(self, module: nn.Module, hints: Hints) -> nn.Module:
         """The module itself."""

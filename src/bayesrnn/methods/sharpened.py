@@ -1,6 +1,7 @@
 """sharpened: Bayes by Backprop with posterior sharpening (Fortunato et al. 2017, section 4)."""
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar
@@ -90,6 +91,11 @@ class Sharpened(Variational[SharpenedOptions], Bounded[Bayesian]):
     trains_like: ClassVar[str] = "bbb"
     #: The layer whose curvature has a closed form.
     _softmax_layer: str | None = None
+
+    @classmethod
+    def can_shard(cls, values: Mapping[str, Any]) -> bool:
+        """Not in the form that keeps statistics of the gradients that it has seen."""
+        return values.get("form") != "shrinking"
 
     def build(self, module: nn.Module, hints: Hints) -> Bayesian:
         """A posterior over the module's weights, with a step for each."""

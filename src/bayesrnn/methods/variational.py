@@ -5,12 +5,15 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any, Literal, TypeVar
 
+import torch
 from torch import nn
+from typing_extensions import Self
 
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.functional import copy_with
 from bayesrnn.core.noise import Noise
 from bayesrnn.core.norms import total_norm
+from bayesrnn.core.predictive import predictive
 from bayesrnn.core.priors import FittedGaussian, Gaussian, Grouping, Prior, ScaleMixture
 from bayesrnn.core.sharpening import Sharpening
 from bayesrnn.core.weights import Weights
@@ -137,7 +140,14 @@ class WithPosterior(Method[AnyOptions, Bayesian]):
         return copy_with(self.mean_module(net), self._drawn(net, seed))
 
     def _drawn(self, net: Bayesian, seed: int) -> Weights:
+        if not torch.is_grad_enabled():
+            return predictive(net, seed, self.noise_factor)[0]
         return net.sample(noise=net.noise(seed).scaled(self.noise_factor))
+
+    @property
+    def draws_can_be_kept(self) -> bool:
+        """Yes: a draw is its weights."""
+        return True
 
     @property
     def noise_can_change(self) -> bool:
@@ -153,6 +163,13 @@ class Variational(WithPosterior[Options]):
         #: Noise that was used once and whose mirror image is due; after a restore, its seed.
         self._unmirrored: list[Noise | int] = []
         self._is_mirroring = False
+
+    def of_shard(self, number: int) -> Self:
+        """With noise of its own."""
+        made = super().of_shard(number)
+        if number:
+            made._unmirrored, made._is_mirroring = [], False
+        return made
 
     def make_posterior(
         self, module: nn.Module, hints: Hints, sharpening: Sharpening | None = None

@@ -11,9 +11,9 @@ from typing import Any
 import torch
 from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional as F
 
 from bayesrnn.nn.cells import GRU, Cell, CellState, Trace
+from bayesrnn.nn.products import Repeated, linear, product
 
 _CONTIGUOUS = torch.contiguous_format
 
@@ -69,7 +69,7 @@ def _products(
             found = found + bias.view(cell.gates, 1, -1)
         return found.view(cell.gates, *x.shape[:2], -1).transpose(0, 1)
     masked = x if mask is None else x * mask
-    found = F.linear(masked, weight, bias).reshape(*x.shape[:2], cell.gates, -1)
+    found = linear(masked, weight, bias).reshape(*x.shape[:2], cell.gates, -1)
     return found.transpose(1, 2) if untied else found
 
 
@@ -102,17 +102,18 @@ class _Unrolled(torch.autograd.Function):
         masks = None if mask is None else mask.expand(steps, *mask.shape[1:])
         # The masked states.
         sources = None if masks is None else torch.empty_like(masks, memory_format=_CONTIGUOUS)
-        matrix = _by_gate(weight, cell).transpose(1, 2) if untied else weight.t()
+        matrix = _by_gate(weight, cell).transpose(1, 2)
+        recurrent = None if untied else Repeated(weight, len(h0), steps)
         before = CellState(h0, c0)
         for time in range(steps):
             source = before.h
             if masks is not None and sources is not None:
                 source = torch.mul(source, masks[time], out=sources[time])
-            if untied:
+            if recurrent is None:
                 source = source.expand(cell.gates, *h0.shape)
                 torch.baddbmm(into_gates[time], source, matrix, out=gates[time])
             else:
-                torch.addmm(into_gates[time].flatten(1), source, matrix, out=gates[time].flatten(1))
+                recurrent.added(into_gates[time].flatten(1), source, out=gates[time].flatten(1))
             cell.step(trace, time, before)
             before = CellState(outputs[time], None if trace.inner is None else trace.inner[time])
         ctx.cell, ctx.untied = cell, untied
@@ -133,7 +134,8 @@ class _Unrolled(torch.autograd.Function):
         d_gates = torch.empty_like(gates)
         slopes = d_gates.unbind(gate_axis)
         factors = cell.slopes(trace, before, slopes)
-        matrix = _by_gate(weight, cell) if untied else weight
+        matrix = _by_gate(weight, cell)
+        recurrent = None if untied else Repeated(weight.t(), len(h0), len(outputs))
         dh = torch.zeros_like(h0)
         dc = None if d_last is None else d_last.clone()
         for time in reversed(range(len(outputs))):
@@ -141,7 +143,10 @@ class _Unrolled(torch.autograd.Function):
             past = cell.backward(
                 [slope[time] for slope in slopes], [factor[time] for factor in factors], dh, dc
             )
-            dh = torch.bmm(d_gates[time], matrix) if untied else d_gates[time].flatten(1) @ matrix
+            if recurrent is None:
+                dh = torch.bmm(d_gates[time], matrix)
+            else:
+                dh = recurrent(d_gates[time].flatten(1))
             if masks is not None:
                 dh *= masks[time]
             if untied:
@@ -158,7 +163,7 @@ class _Unrolled(torch.autograd.Function):
 def _weight_gradient(d_gates: Tensor, sources: Tensor, untied: bool) -> Tensor:
     """The gradient of the recurrent weights from all steps at once."""
     if not untied:
-        return d_gates.flatten(2).flatten(0, 1).t() @ sources.flatten(0, 1)
+        return product(d_gates.flatten(2).flatten(0, 1).t(), sources.flatten(0, 1).t())
     if sources.dim() == 3:
         sources = sources[:, None].expand_as(d_gates)
     by_gate = d_gates.permute(1, 3, 0, 2).flatten(2)

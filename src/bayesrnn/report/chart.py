@@ -14,10 +14,10 @@ from bayesrnn.report.text import cells, number_text, printable, shortened
 
 _COLOURS = 10  # of templates/colours.j2
 _LINE = 16  # height of a line of text
-_CHARACTER = 6.9  # width of a character, on the safe side
+CHARACTER = 6.9  # width of a character, on the safe side
 _LABEL = 24  # characters of a label beside a line
 _MANY = 5  # names, above which dashed lines have no label
-_NARROW, _NARROW_HEIGHT = 360, 300  # of a chart for a phone
+NARROW, _NARROW_HEIGHT = 360, 300  # of a chart for a phone
 
 
 @dataclass(frozen=True)
@@ -141,7 +141,7 @@ def line_chart(
         empty=empty,
     )
     wide = _drawn(content, width, height, narrow=False)
-    return Chart.of(wide, _drawn(content, _NARROW, min(height, _NARROW_HEIGHT), narrow=True))
+    return Chart.of(wide, _drawn(content, NARROW, min(height, _NARROW_HEIGHT), narrow=True))
 
 
 class _Content(NamedTuple):
@@ -169,9 +169,9 @@ def _drawn(content: _Content, width: int, height: int, narrow: bool) -> Markup:
         if not narrow and (not one.dashed or len(names) <= _MANY)
     ]
     ends += [(_label(r.label), -1, x_axis.high, r.right) for r in references if not narrow]
-    left = 34 + _CHARACTER * max((cells(y_axis.text(t)) for t in y_axis.ticks), default=1)
+    left = 34 + CHARACTER * max((cells(y_axis.text(t)) for t in y_axis.ticks), default=1)
     beside = 16 if narrow else 30
-    right = width - beside - _CHARACTER * max((cells(label) for label, *_ in ends), default=0)
+    right = width - beside - CHARACTER * max((cells(label) for label, *_ in ends), default=0)
     kinds = {one.dashed: dashed if one.dashed else solid for one, _ in shown}
     legend = []
     if len(shown) > 1 or (narrow and references):
@@ -210,7 +210,7 @@ def _apart(ticks: Sequence[tuple[float, str]]) -> list[tuple[float, str]]:
     kept: list[tuple[float, str]] = []
     for place, text in ticks:
         room = place - kept[-1][0] if kept else math.inf
-        if room >= _CHARACTER * (cells(text) + cells(kept[-1][1]) + 1 if kept else 0) / 2:
+        if room >= CHARACTER * (cells(text) + cells(kept[-1][1]) + 1 if kept else 0) / 2:
             kept.append((place, text))
     return kept
 
@@ -236,7 +236,7 @@ def _legend(
     y = 46.0
     placed = []
     for text, colour, dashed in entries:
-        needed = 34 + _CHARACTER * cells(text) + 14
+        needed = 34 + CHARACTER * cells(text) + 14
         if x > left and x + needed > right:
             x, y = left, y + _LINE
         placed.append((text, colour, dashed, x, y))
@@ -257,7 +257,7 @@ def _line(
     for x, y in (point for piece in pieces for point in piece):
         value = number_text(y, 2 if abs(y) >= 10 else 3)
         title = f"{series.name}{kind}, {x_label} {frame.x.text(float(f'{x:.6g}'))}: {value}"
-        room = int((frame.right - frame.left) // _CHARACTER)
+        room = int((frame.right - frame.left) // CHARACTER)
         points.append((*frame.at(x, y), title, shortened(printable(title), room)))
     placed = [[frame.at(x, y) for x, y in piece] for piece in pieces]
     return {"colour": colour, "dashed": series.dashed, "pieces": placed, "points": points}

@@ -39,12 +39,18 @@ def require_one_text(text: str | None, file: Path | None) -> None:
 
 
 @dataclass(frozen=True, kw_only=True)
-class NetworkOptions(CheckedOptions):
+class MachineOptions(CheckedOptions):
+    """Where to compute."""
+
+    device: str = option("auto", "where to compute", choices=DEVICES)
+    threads: int | None = option(None, "processor threads (default: torch's choice)", gt=0)
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions(MachineOptions):
     """Which weights of a run, and where to compute with them."""
 
     checkpoint: str = option("best", "best, last or a step")
-    device: str = option("auto", "where to compute", choices=DEVICES)
-    threads: int | None = option(None, "processor threads (default: torch's choice)", gt=0)
 
 
 @dataclass(frozen=True, kw_only=True)

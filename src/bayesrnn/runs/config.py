@@ -11,8 +11,8 @@ from bayesrnn.methods.base import Method
 from bayesrnn.options import CheckedOptions, Option, flag, option, options_of, to_toml
 from bayesrnn.runs.arguments import DEVICES
 from bayesrnn.runs.options import method_options, option_owners
-from bayesrnn.training.loop import PRECISIONS
 from bayesrnn.training.optimisation import WEIGHTINGS, Schedule, default_lr
+from bayesrnn.training.shards import PRECISIONS, SHARD_NOISES
 
 #: The most units of a layer and the most layers: a file that asks for more is damaged.
 WIDEST, DEEPEST = 100_000, 1_000
@@ -119,6 +119,19 @@ class TrainingConfig(CheckedOptions):
         choices=PRECISIONS,
     )
     threads: int | None = option(None, "processor threads (default: torch's choice)", gt=0)
+    shards: int | None = option(
+        None,
+        "parts that each minibatch is cut into, for as many processes at most, each part with "
+        "noise of its own; the same run with any number of processes that divides it (default: as "
+        "many as there are processes when the run is started)",
+        gt=0,
+    )
+    shard_noise: str = option(
+        "own",
+        "of the weights: own, a draw for each shard, whose mean varies less; shared, one for all, "
+        "which halves what processes have to send (bbb)",
+        choices=SHARD_NOISES,
+    )
     save_minutes: float = option(10.0, "minutes between checkpoints inside an epoch", gt=0)
     tensorboard: bool = option(False, "also write the curves for TensorBoard (an extra)")
     calibrate: bool = option(

@@ -5,7 +5,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from bayesrnn.errors import ConfigError
+from bayesrnn.errors import ConfigError, CorpusError
 from bayesrnn.methods import METHODS
 from bayesrnn.options import Added, flag, options_of
 from bayesrnn.report.text import counted
@@ -58,7 +58,13 @@ def resumed(
                 "resume, or start a new run with another --out"
             )
     kept = with_whole_paths(task, vars(saved))
-    return replace(saved, **{**kept, **changed})
+    config = replace(saved, **{**kept, **changed})
+    if gone := is_gone(task, config):
+        raise CorpusError(
+            f"{gone!r}, which the run learns from, is not there; if it was moved, say where it is "
+            f"now with {flag(task.data_key)} PATH"
+        )
+    return config
 
 
 def with_new_course(

@@ -28,9 +28,11 @@ from bayesrnn.runs.resume import (
     with_new_course,
     without_added,
 )
+from bayesrnn.runs.sharding import require_same, require_shards, with_shards
 from bayesrnn.runs.start_from import inherited, take_weights
 from bayesrnn.runs.task import Config, Data, Task
 from bayesrnn.training.checkpoints import CheckpointStore
+from bayesrnn.training.distributed import Group
 from bayesrnn.training.dropping import DropSchedule
 from bayesrnn.training.kept_files import (
     CONFIG,
@@ -39,11 +41,12 @@ from bayesrnn.training.kept_files import (
     require_settings,
     require_words,
 )
-from bayesrnn.training.loop import LoopSettings, Trainer
+from bayesrnn.training.loop import Trainer
 from bayesrnn.training.optimisation import Schedule, make_optimiser, problem_kl_scale
 from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import denormals_flushed
-from bayesrnn.training.run_directory import RunDirectory
+from bayesrnn.training.run_directory import FollowedRunDirectory, RunDirectory
+from bayesrnn.training.settings import LoopSettings
 from bayesrnn.untrusted import read_regular
 
 
@@ -59,10 +62,26 @@ class RunArguments(CheckedOptions):
         "the default folder; --epochs +3 trains on for three more, --lr X at another rate",
     )
     checkpoint: str = option("last", "the checkpoint to resume from: last, best or a step")
+    peer_timeout: float = option(
+        600.0,
+        "seconds after which a process gives up another one of the same run that does not answer",
+        gt=0,
+    )
 
 
-def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[str, Any]) -> Path:
-    """Train a network, or continue to; returns the folder of the run."""
+def train_run(
+    task: Task[Config, Any],
+    arguments: RunArguments,
+    given: Mapping[str, Any],
+    group: Group | None = None,
+    after_epoch: Callable[[], None] = lambda: None,
+) -> Path:
+    """Train a network, or continue to; returns the folder of the run.
+
+    group: the processes that train it together, of which the first one writes.
+    after_epoch: is called when an epoch is saved; what it raises ends training there.
+    """
+    group = group or Group()
     file = _read_config_file(arguments.config)
     started = given.get("start_from", file.get("start_from"))
     whole = file
@@ -76,8 +95,11 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
             f"--out is {path}, which is a file; give the folder of a run (the file of a pruned "
             "network cannot be trained on)"
         )
-    directory = RunDirectory(path)
+    directory = RunDirectory(path) if group.is_first else FollowedRunDirectory(path)
     store = CheckpointStore(path)
+    if group.launch.restarts and directory.is_of_launch(group.launch.name):
+        arguments = replace(arguments, resume=True, out=path)
+        given = without_added(given)  # it has been added before
     resumes = arguments.resume and directory.has_config()
     if arguments.resume and arguments.out is None:
         if not resumes:
@@ -94,8 +116,9 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         config = resumed(task, saved, given, file)
     else:
         refuse_added(given)
-        config = task.resolve(given, {**whole, "lr_from": 0})
+        config = with_shards(task.resolve(given, {**whole, "lr_from": 0}), group)
         config = replace(config, **with_whole_paths(task, vars(config)))
+    require_shards(config, group)
     device = choose_device(config.device)
     if config.threads is not None:
         torch.set_num_threads(config.threads)
@@ -106,18 +129,22 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         texts = {name: directory.read_text(name) for name in task.file_names}
         require_words(path, store.plain_state(arguments.checkpoint), texts)
     data = task.load(replace(config, start_from=path) if own_words else config)
+    group.wait()  # until all have seen the folder as it was
     directory.create()
-    with directory.lock():
+    with directory.lock(group.launch.name):
         if store.exists() and not arguments.resume:
             raise RunError(
                 f"{path} already holds a run; add --resume to continue it, or give another --out"
             )
-        store.clean()
-        for folder in (path, path / "results"):
-            remove_left_behind(folder)
+        if group.is_first:
+            store.clean()
+            for folder in (path, path / "results"):
+                remove_left_behind(folder)
+        group.wait()
         if resumes:
             config = with_new_course(config, given, saved, store, arguments.checkpoint)
-        trainer = make_trainer(task, config, data, directory, device)
+        trainer = make_trainer(task, config, data, directory, device, group, after_epoch)
+        require_same(task, config, trainer.fingerprint, group)
         if store.exists():
             trainer.resume(arguments.checkpoint)
             _announce_settings(task, trainer, directory)
@@ -138,7 +165,8 @@ def train_run(task: Task[Config, Any], arguments: RunArguments, given: Mapping[s
         except Interrupted as stopped:
             advice = f"go on with: bayesrnn train {task.name} --resume --out {path}"
             raise Interrupted(stopped.signal_number, f"{stopped}; {advice}") from None
-        if config.calibrate:
+        group.wait()
+        if config.calibrate and group.is_first:
             calibrate_after_training(task, path, config.device, data)
     return path
 
@@ -149,9 +177,11 @@ def make_trainer(
     data: Data,
     directory: RunDirectory,
     device: torch.device,
+    group: Group | None = None,
+    after_epoch: Callable[[], None] = lambda: None,
 ) -> Trainer:
     """Everything that trains, assembled and at its start."""
-    streams = RandomStreams(config.seed)
+    group, streams = group or Group(), RandomStreams(config.seed)
     method = make_method(config, streams)
     files = task.files(data)
     _require_memory(count_weights(task, config, files))
@@ -175,11 +205,15 @@ def make_trainer(
             kl_warmup=config.kl_warmup or 0.0,
             precision=config.precision,
             drop=_drop_schedule(config),
+            shards=config.shards or 1,
+            shard_noise=config.shard_noise,
         ),
         streams=streams,
         run=directory,
         fingerprint=task.fingerprint(data),
-        observe=_tensorboard(directory.path) if config.tensorboard else None,
+        observe=_tensorboard(directory.path) if config.tensorboard and group.is_first else None,
+        group=group,
+        after_epoch=after_epoch,
         files=KeptFiles({CONFIG: config.to_toml(), **files}),
     )
 

@@ -35,6 +35,7 @@ from bayesrnn.uncertainty.scaling import UNSCALED, Scaling
 
 if TYPE_CHECKING:
     from bayesrnn.runs.summary import RunSummary
+    from bayesrnn.runs.tab import Tab
 
 Config = TypeVar("Config", bound=TrainingConfig)
 Data = TypeVar("Data")
@@ -249,6 +250,10 @@ class Task(ABC, Generic[Config, Data]):
 
     def uncertainty(self) -> UncertaintyReport | None:
         """What `bayesrnn uncertainty` does with runs of the task; None: nothing."""
+        return None
+
+    def tab(self) -> Tab | None:
+        """What `bayesrnn serve` shows of runs of the task; None: only their training."""
         return None
 
     def score(self, run: Any, data: Data, whole: bool = False) -> ValidationScore | None:

@@ -1,6 +1,7 @@
 """Speed and memory of training, against plain training on the same machine in the same run."""
 
 import tempfile
+import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,7 +15,7 @@ from bayesrnn.errors import ConfigError, MissingExtraError
 from bayesrnn.methods import METHODS
 from bayesrnn.options import option
 from bayesrnn.progress import progress_bar, say
-from bayesrnn.runs.arguments import JsonOptions
+from bayesrnn.runs.arguments import JsonOptions, html_option
 from bayesrnn.runs.options import option_owners
 from bayesrnn.runs.start import make_trainer
 from bayesrnn.studies.machine import in_own_process, median_seconds, resident_megabytes
@@ -43,7 +44,21 @@ class BenchOptions(JsonOptions):
 
     steps: int = option(40, "measured steps of each method", ge=2)
     threads: int | None = option(None, "processor threads", ge=1)
+    processor: bool = option(
+        False,
+        "count seconds of the processor, for a busy machine, not those of the clock; with "
+        "--threads 1, since those of all threads are added up",
+    )
     pruned: bool = option(False, "measure inference with pruned networks instead, against dense")
+    growth: bool = option(
+        False, "measure as well how time and memory grow with words, units and draws"
+    )
+    programs: bool = option(
+        False,
+        "measure as well what a user waits for: start-up, each task's training, passes with draws",
+    )
+    quickstart: bool = option(False, "with --programs: the quickstart as well, which takes minutes")
+    html: Path | None = html_option("the figures and charts")
     methods: tuple[str, ...] = option((), "measure only these, beside plain", commas=True)
     averaged: bool = option(False, "measure the methods with averaged parameters as well")
     learnt: bool = option(
@@ -55,10 +70,17 @@ class BenchOptions(JsonOptions):
     def __post_init__(self) -> None:
         super().__post_init__()
         for_training = [name for name in ("methods", "averaged", "learnt") if getattr(self, name)]
-        if self.pruned and for_training:
+        if self.processor and self.threads != 1:
+            raise ConfigError("--processor adds up the seconds of all threads; give --threads 1")
+        names = ("growth", "programs", "html", "processor")
+        more = [name for name in names if getattr(self, name)]
+        if self.pruned and (for_training or more):
             raise ConfigError(
-                f"--{for_training[0]} is for training; --pruned measures pruned networks, leave it"
+                f"--{[*for_training, *more][0]} is for training; --pruned measures pruned "
+                "networks, leave it"
             )
+        if self.quickstart and not self.programs:
+            raise ConfigError("--quickstart goes with --programs; give both")
 
 
 def bench(
@@ -67,13 +89,16 @@ def bench(
     methods: Sequence[str] = (),
     averaged: bool = False,
     learnt: bool = False,
+    processor: bool = False,
 ) -> dict[str, dict[str, float]]:
     """Time and memory of a training step at medium size, as ratios to `plain`.
 
     methods: which of them, beside `plain`; all that are installed, if none is named.
     averaged: whether to measure them with averaged parameters as well.
     learnt: whether to measure those with a sigma with widths that learn as well.
+    processor: whether to count seconds of the processor, not those of the clock.
     """
+    clock = time.process_time if processor else None
     if threads is not None:
         torch.set_num_threads(threads)
     names = method_names(methods)
@@ -81,7 +106,7 @@ def bench(
         have = option_owners("sigma_lr")
         names = [n for name in names for n in (name, name + LEARNT) if n == name or name in have]
     if not averaged:
-        return measure_training(names, make_step, steps)
+        return measure_training(names, make_step, steps, clock=clock)
     names = [
         made
         for name in names
@@ -89,7 +114,7 @@ def bench(
         if made == name or METHODS[name.removesuffix(LEARNT)].can_average
     ]
     # A turn has to have an update of the average in it.
-    return measure_training(names, make_step, steps, turn=EVERY)
+    return measure_training(names, make_step, steps, turn=EVERY, clock=clock)
 
 
 def method_names(wanted: Sequence[str]) -> list[str]:
@@ -106,6 +131,7 @@ def measure_training(
     steps: int,
     slow: Sequence[str] = (),
     turn: int = 2,
+    clock: Callable[[], float] | None = None,
 ) -> dict[str, dict[str, float]]:
     """Time and memory of a training step of each, as ratios to `plain`; shown as a table.
 
@@ -116,7 +142,7 @@ def measure_training(
     slow: those of which one measured turn has to do.
     turn: steps in a turn; two or more, for methods may share work between two minibatches.
     """
-    seconds = _measure_seconds(names, make_step, max(1, steps // turn), slow, turn)
+    seconds = _measure_seconds(names, make_step, max(1, steps // turn), slow, turn, clock)
     memory = _peak_memories(list(seconds), make_step)
     result = {
         name: {
@@ -132,7 +158,12 @@ def measure_training(
 
 
 def _measure_seconds(
-    names: Sequence[str], make_step: MakeStep, turns: int, slow: Sequence[str], turn: int
+    names: Sequence[str],
+    make_step: MakeStep,
+    turns: int,
+    slow: Sequence[str],
+    turn: int,
+    clock: Callable[[], float] | None,
 ) -> dict[str, float]:
     with tempfile.TemporaryDirectory() as folder:
         work: dict[str, Step] = {}
@@ -142,14 +173,19 @@ def _measure_seconds(
             except MissingExtraError as error:
                 say(f"{name} is left out: {error}")
         with progress_bar((turns + 1) * len(work), " turns", "measuring") as bar:
-            return median_seconds(work, turns, bar, calls=turn, slow=slow)
+            return median_seconds(work, turns, bar, calls=turn, slow=slow, clock=clock)
 
 
-def make_step(name: str, folder: Path) -> Step:
-    """A function that trains one step of a method at medium size, by its name."""
-    text = random_text()
-    words = tuple(f"w{number}" for number in range(VOCABULARY))
-    corpus = Corpus("benchmark", Vocabulary(words), text, text[:1000], text[:1000])
+def make_step(
+    name: str, folder: Path, words: int = VOCABULARY, size: str = "medium", **given: Any
+) -> Step:
+    """A function that trains one step of a method, by its name.
+
+    given: further settings of the language model.
+    """
+    text = random_text(words)
+    known = tuple(f"w{number}" for number in range(words))
+    corpus = Corpus("benchmark", Vocabulary(known), text, text[:1000], text[:1000])
     task = LanguageModelTask()
     base = name.removesuffix(AVERAGED)
     method = base.removesuffix(LEARNT)
@@ -158,20 +194,21 @@ def make_step(name: str, folder: Path) -> Step:
             "method": method,
             **({} if base == method else {"prior": "fitted", "sigma_lr": 1.0}),
             **recipe_option(method),
-            "size": "medium",
+            "size": size,
             "batch_size": BATCH,
             "unroll": UNROLL,
             "device": "cpu",
             "average": 0.998 if name.endswith(AVERAGED) else 0.0,
+            **given,
         }
     )
     return make_trainer(task, config, corpus, RunDirectory(folder), torch.device("cpu")).step
 
 
-def random_text() -> Tensor:
+def random_text(words: int = VOCABULARY) -> Tensor:
     """The words that are trained on; which they are does not change the work."""
     generator = torch.Generator().manual_seed(1)
-    return torch.randint(VOCABULARY, (400 * BATCH * UNROLL,), generator=generator)
+    return torch.randint(words, (400 * BATCH * UNROLL,), generator=generator)
 
 
 def _peak_memories(names: Sequence[str], make_step: MakeStep) -> dict[str, float]:

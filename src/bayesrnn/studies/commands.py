@@ -1,8 +1,13 @@
 """Commands that train, measure and show, all in one."""
 
+from typing import Any
+
 from bayesrnn.runs.options import command
-from bayesrnn.runs.output import write_json
+from bayesrnn.runs.output import require_outputs, write_json, write_text
 from bayesrnn.studies.bench import BenchOptions, bench
+from bayesrnn.studies.bench_growth import bench_growth
+from bayesrnn.studies.bench_page import bench_page
+from bayesrnn.studies.bench_programs import bench_programs
 from bayesrnn.studies.bench_pruned import bench_pruned
 from bayesrnn.studies.quickstart import QuickstartOptions, quickstart
 from bayesrnn.studies.reproduce.options import PtbOptions
@@ -34,9 +39,17 @@ def run_bench(options: BenchOptions) -> None:
     bayesrnn bench --methods bbb,variational-dropout --json bench.json
     """
     if options.pruned:
-        result: object = bench_pruned(options.steps, options.threads)
+        result: dict[str, Any] = dict(bench_pruned(options.steps, options.threads))
     else:
-        chosen = (options.methods, options.averaged, options.learnt)
-        result = bench(options.steps, options.threads, *chosen)
+        require_outputs(options.html, options.json)
+        chosen = (options.methods, options.averaged, options.learnt, options.processor)
+        result = dict(bench(options.steps, options.threads, *chosen))
+        turns = max(2, options.steps // 4)
+        if options.growth:
+            result["growth"] = bench_growth(turns)
+        if options.programs:
+            result["programs"] = bench_programs(turns, options.quickstart)
+        if options.html is not None:
+            write_text(bench_page(result, options.steps), options.html)
     if options.json is not None:
         write_json(result, options.json)

@@ -3,7 +3,7 @@
 import math
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from typing import Any, NamedTuple
 
 import torch
@@ -17,10 +17,10 @@ from bayesrnn.progress import progress_bar, say
 from bayesrnn.random import RandomStreams
 from bayesrnn.training.averaging import ParameterAverage, validate
 from bayesrnn.training.checkpoints import Checkpoint, CheckpointStore
-from bayesrnn.training.dropping import Dropping, DropSchedule
+from bayesrnn.training.distributed import Group
+from bayesrnn.training.dropping import Dropping
 from bayesrnn.training.kept_files import KeptFiles
 from bayesrnn.training.optimisation import (
-    Schedule,
     clip_gradients,
     clipped_step,
     gradient_norms,
@@ -32,39 +32,11 @@ from bayesrnn.training.problem import Problem
 from bayesrnn.training.process import StopRequest, stop_request
 from bayesrnn.training.rounds import Round, round_of
 from bayesrnn.training.run_directory import RunDirectory
-
-#: In `bfloat16`, torch decides by operation what is computed with 16 bits: matrix products and
-#: recurrent layers are, losses and KLs are not. Parameters, their gradients and steps have 32.
-PRECISIONS = ("float32", "bfloat16")
+from bayesrnn.training.settings import LoopSettings
+from bayesrnn.training.shards import Whole, parts_of
 
 #: Seconds between lines of progress where there is no terminal for a bar.
 LINE_SECONDS = 60
-
-
-@dataclass(frozen=True)
-class LoopSettings:
-    """Settings of the loop; the epochs and the schedule are those of the first round.
-
-    unit: what is counted, in the singular: a word, an image.
-    measure: the metric of `Problem.validate` that is shown beside the one that chooses.
-    average: the decay of the averaged parameters (`ParameterAverage`); 0: there are none.
-    kl_warmup: epochs in which the KL's weight rises from 0 to what it is.
-    precision: of the network's products in a training step (`PRECISIONS`).
-    drop: how many weights are dropped, and when; None: all stay.
-    """
-
-    unit: str
-    measure: str
-    epochs: int
-    schedule: Schedule
-    clip: float | None
-    save_minutes: float
-    kl_weighting: str = "uniform"
-    log_every: int = 50
-    average: float = 0.0
-    kl_warmup: float = 0.0
-    precision: str = "float32"
-    drop: DropSchedule | None = None
 
 
 class StepMetrics(NamedTuple):
@@ -95,13 +67,15 @@ class Trainer:
         fingerprint: str,
         observe: Callable[[dict[str, Any]], None] | None = None,
         widths: WidthSGD | None = None,
+        group: Group | None = None,
+        after_epoch: Callable[[], None] = lambda: None,
         files: KeptFiles | None = None,
     ) -> None:
         self.net, self.method, self.problem = net, method, problem
         self.optimiser, self.widths = optimiser, widths
         self.settings, self.streams = settings, streams
         self.run, self.store = run, CheckpointStore(run.path)
-        self.fingerprint, self.observe = fingerprint, observe
+        self.fingerprint, self.observe, self.after_epoch = fingerprint, observe, after_epoch
         self.files = files or KeptFiles({})
         self.average = ParameterAverage(net, settings.average)
         self.dropping = Dropping(net, method.mean_module(net), settings.drop, self.average)
@@ -110,6 +84,10 @@ class Trainer:
         self.position = Position()
         self.batches = problem.minibatches(0)
         self.items_per_batch = self.batches.sequences * self.batches.steps
+        self.group = group or Group()
+        whole = Whole(net, method, problem, settings.precision)
+        apart = settings.clip is not None and settings.kl_weighting != "uniform"
+        self.parts = parts_of(whole, settings.shards, settings.shard_noise, apart, self.group)
         #: Predictions for each sequence in the minibatches of this epoch that are done.
         self.predictions = 0.0
 
@@ -178,11 +156,12 @@ class Trainer:
             if bar.disable and now - last_line > LINE_SECONDS:
                 say(f"step {position.step}: {self._brief(metrics)}")
                 last_line = now
-            stopped = request.signal_number
-            if stopped is not None or now - last_save > 60 * self.settings.save_minutes:
+            is_due = now - last_save > 60 * self.settings.save_minutes
+            stopped, due = self.group.largest(request.signal_number or 0, int(is_due))
+            if stopped or due:
                 self.save()
                 last_save = time.monotonic()
-            if stopped is not None:
+            if stopped:
                 raise Interrupted(
                     stopped,
                     f"stopped in epoch {position.epoch + 1} after {position.step} steps; "
@@ -192,15 +171,13 @@ class Trainer:
     def step(self) -> StepMetrics:
         """One update of the weights: fetch, loss, backward, clip, step."""
         position, batches = self.position, self.batches
-        objective = self.problem.objective(batches[position.minibatch], position.state)
         before, steps = self.round.start * len(batches), self.round.epochs * len(batches)
         warmed_since = 0 if self.method.rounds_go_on else before
         kl_scale = problem_kl_scale(
             self.settings.kl_weighting, position.minibatch, batches
         ).warmed_up(position.step - warmed_since, self.settings.kl_warmup * len(batches))
         kl_scale = kl_scale.times(self.dropping.kl_factor)
-        with self._precision():
-            loss = self.method.loss(self.net, objective, kl_scale)
+        loss = self.parts.loss(batches, position.minibatch, position.state, kl_scale)
         norms = self._update(loss)
         if self.widths is not None:
             loss.pull(self.widths.param_groups[0]["lr"])
@@ -217,10 +194,6 @@ class Trainer:
         self.method.after_step(self.net, position.step - before, steps)
         self.average.update()
         return StepMetrics(shown, loss.terms, norms[loss.group], length)
-
-    def _precision(self) -> torch.autocast:
-        device = next(self.net.parameters()).device.type
-        return torch.autocast(device, torch.bfloat16, enabled=self.settings.precision == "bfloat16")
 
     def _update(self, loss: MinibatchLoss) -> list[float]:
         """Backward, clip, step; gives the norms before clipping, one for each group.
@@ -300,11 +273,14 @@ class Trainer:
             f"{'  (best so far)' if best else ''}"
         )
         self.save(best)
+        self.after_epoch()  # what it raises ends training here
 
     def save(self, best: bool = False) -> None:
         """Write a checkpoint of this moment; its model is the network to predict with."""
+        carried, shards = self.parts.saved(self.position.state)
         state = {
-            "position": asdict(self.position),
+            "position": {**asdict(self.position), "state": carried},
+            "shards": shards,
             "optimiser": self.optimiser.state_dict(),
             "streams": self.streams.state(),
             "method": self.method.state(),
@@ -316,10 +292,12 @@ class Trainer:
             "fingerprint": self.fingerprint,
             "files": self.files.state(),
         }
-        self.files.restore_missing(self.run)
-        # The state refers to the tensors of the average: it is saved with what they hold inside.
-        with self.average.in_place(self.position.averaged):
-            self.store.save(Checkpoint(self.position.step, self.net.state_dict(), state), best)
+        if self.group.is_first:
+            self.files.restore_missing(self.run)
+            # The state refers to the tensors of the average: saved with what they hold inside.
+            with self.average.in_place(self.position.averaged):
+                self.store.save(Checkpoint(self.position.step, self.net.state_dict(), state), best)
+        self.group.wait()
 
     def resume(self, which: str = "last") -> None:
         """Go back to the moment of a checkpoint."""
@@ -345,10 +323,9 @@ class Trainer:
             self.position = Position(**{"best_by": self.settings.measure, **state["position"]})
             self.average.restore(state.get("average"), in_place=self.position.averaged)
             self.dropping.restore(state.get("dropping"))
+            carried = self.parts.restored(self.position.state, state.get("shards"))
             device = next(self.net.parameters()).device
-            self.position.state = tree_map_only(
-                Tensor, lambda tensor: tensor.to(device), self.position.state
-            )
+            self.position.state = tree_map_only(Tensor, lambda one: one.to(device), carried)
             metrics_size = int(state["metrics_size"])
         except (KeyError, TypeError, ValueError, RuntimeError) as error:
             raise CheckpointError(

@@ -8,7 +8,9 @@ from bayesrnn.methods.base import Objective
 class Minibatches(Protocol):
     """The minibatches of an epoch, by number, so that training can go on in the middle of one.
 
-    Where they overlap, they also have `passes`: how often an epoch meets each target.
+    Where they overlap, they also have `passes`: how often an epoch meets each target. Those of a
+    task that can be trained in shards have `part(number, sequences)`: some sequences, by a slice,
+    of a minibatch.
     """
 
     @property

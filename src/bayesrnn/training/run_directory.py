@@ -49,8 +49,11 @@ class RunDirectory:
             )
 
     @contextlib.contextmanager
-    def lock(self) -> Iterator[None]:
-        """Hold the run for this process. The system lets go of it when the process ends or dies."""
+    def lock(self, launch: str = "") -> Iterator[None]:
+        """Hold the run for this process. The system lets go of it when the process ends or dies.
+
+        launch: what the launcher calls its launch of processes, for `is_of_launch`.
+        """
         path = self.path / ".lock"
         with explained(f"lock {self.path}", "give a folder that can be written to"):
             descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_NONBLOCK, 0o666)
@@ -61,10 +64,16 @@ class RunDirectory:
                 except BlockingIOError:
                     raise RunError(_busy(self.path, os.pread(descriptor, 32, 0))) from None
                 os.ftruncate(descriptor, 0)
-                os.pwrite(descriptor, f"{os.getpid()}\n".encode(), 0)
+                os.pwrite(descriptor, f"{os.getpid()}\n{launch}".encode(), 0)
             yield
         finally:
             os.close(descriptor)
+
+    def is_of_launch(self, launch: str) -> bool:
+        """Whether a process of this launch was the last to hold the run."""
+        with contextlib.suppress(OSError, UnicodeDecodeError):
+            return bool(launch) and (self.path / ".lock").read_text().split("\n")[1:] == [launch]
+        return False
 
     def write_config(self, toml_text: str) -> None:
         """Write the settings of the run."""
@@ -217,7 +226,7 @@ def _is_numbered(record: Mapping[str, Any]) -> bool:
 
 
 def _busy(path: Path, holder: bytes) -> str:
-    number = holder.strip().decode("ascii", errors="replace")
+    number = holder.split(b"\n")[0].strip().decode("ascii", errors="replace")
     process = f"another process (pid {number})" if number.isdigit() else "another process"
     return f"{process} is training in {path}; wait for it, stop it, or give another folder"
 
@@ -228,3 +237,41 @@ def _finite(value: Any) -> Any:
     if isinstance(value, list | tuple):
         return [_finite(item) for item in value]
     return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class FollowedRunDirectory(RunDirectory):
+    """The folder of a run that another process writes; here nothing is written."""
+
+    def __init__(self, path: Path) -> None:
+        super().__init__(path)
+        self.metrics = _NoMetricsLog(path / "metrics.jsonl")
+
+    def create(self) -> None:
+        """The other process makes it."""
+
+    @contextlib.contextmanager
+    def lock(self, launch: str = "") -> Iterator[None]:
+        """The other process holds it."""
+        del launch
+        yield
+
+    def write_text(self, name: str, text: str) -> None:
+        """The other process writes it."""
+
+
+class _NoMetricsLog(MetricsLog):
+    """Records that another process writes."""
+
+    def append(self, record: Mapping[str, Any]) -> None:
+        """The other process does."""
+
+    def size(self) -> int:
+        """Unknown here, and needed by the other process alone."""
+        return 0
+
+    def hash(self) -> str:
+        """Unknown likewise."""
+        return ""
+
+    def truncate(self, size: int) -> None:
+        """The other process does."""

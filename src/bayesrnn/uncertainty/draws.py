@@ -47,6 +47,19 @@ class Draws:
                 for number, seed in enumerate(seeds)
             ]
         self._seeds = seeds
+        self._most_kept = 0
+        self._kept: dict[int, Network] = {}
+
+    def keep(self, megabytes: float) -> "Draws":
+        """Keep the weights of as many draws as fit, for many short texts; the others are redrawn.
+
+        The network must not be trained meanwhile. A network that draws new masks at each step is
+        made anew at each call, at no cost.
+        """
+        weights = self._method.mean_module(self._net).parameters()
+        size = sum(weight.numel() * weight.element_size() for weight in weights)
+        self._most_kept = int(megabytes * 2**20 // max(size, 1))
+        return self
 
     def __len__(self) -> int:
         return len(self._seeds)
@@ -55,8 +68,16 @@ class Draws:
         """How many networks have to run for the first `samples` draws; 0: the mean alone."""
         return _differing(self._method, self._members, samples)
 
-    @torch.no_grad()
     def __getitem__(self, number: int) -> Network:
+        if number in self._kept:
+            return self._kept[number]
+        network = self._drawn(number)
+        if self._method.draws_can_be_kept and len(self._kept) < self._most_kept:
+            self._kept[number] = network
+        return network
+
+    @torch.no_grad()
+    def _drawn(self, number: int) -> Network:
         method, net, noise = self._method, self._net, self._scaling.noise
         before = method.noise_factor
         method.set_noise(net, before * noise)

@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 from bayesrnn.core.bayesian import Bayesian
 from bayesrnn.core.noise import draw_seed
+from bayesrnn.core.predictive import predictive
+from bayesrnn.core.weights import Weights
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Network
 from bayesrnn.methods.trained import Trained
@@ -18,10 +20,11 @@ from bayesrnn.progress import progress_bar
 from bayesrnn.random import RandomStreams
 from bayesrnn.uncertainty.draws import Draws
 from bayesrnn.uncertainty.heads import Classes, Head, Prediction
+from bayesrnn.uncertainty.kept import KeptDraws
 
 AnyPrediction = TypeVar("AnyPrediction")
-#: A network, or what `fit` has made of one.
-AnyNetwork = nn.Module | Trained
+#: A network, what `fit` has made of one, or draws of one.
+AnyNetwork = nn.Module | Trained | KeptDraws
 
 
 @overload
@@ -58,9 +61,9 @@ def predict(
 ) -> Any:
     """Run `net` on `inputs` with `samples` draws of its weights, or of what dropout drops.
 
-    The network is a `Bayesian`, what `fit` returns, or any module with dropout layers, which are
-    then left on (Gal & Ghahramani 2016); dropout that is a function call inside a module cannot be
-    seen and is off.
+    The network is a `Bayesian` or its `KeptDraws`, what `fit` returns, or any module with dropout
+    layers, which are then left on (Gal & Ghahramani 2016); dropout that is a function call inside a
+    module cannot be seen and is off.
 
     head: what the output means. `Classes()`, the default: logits of classes on the last axis, of
         which one is right; `Binary()`: one logit, of yes or no; `MultiLabel()`: a logit for each
@@ -70,8 +73,8 @@ def predict(
 
     Several networks, as a list, are predicted with as the mixture of their posteriors, an ensemble:
     the draws go through them in turn, so that each has as many (give or take one), and what is
-    epistemic includes what the networks disagree on. A network without anything random may be one
-    of them if it has one draw: `samples` is then the number of networks.
+    epistemic includes what the networks disagree on. A network without anything random stands for
+    all of its draws; where all are such, each is run once, whatever `samples` is.
 
     Only the averages are stored, so memory does not grow with the number of draws (for regression:
     from 128 draws on, which quantiles are made of). Draws of a `Bayesian` come in pairs, +noise and
@@ -87,9 +90,11 @@ def predict(
             "br.Regression(...)"
         )
     average = head.average()
+    given = [net] if isinstance(net, nn.Module | Trained | KeptDraws) else net
+    nets = [_eager(each) if isinstance(each, nn.Module) else each for each in given]
+    if len(nets) > 1 and not any(map(_is_random, nets)):
+        samples = len(nets)
     bar = progress_bar(samples, " draws", "predicting", delay=2.0)
-    given = [net] if isinstance(net, nn.Module | Trained) else net
-    nets = [each if isinstance(each, Trained) else _eager(each) for each in given]
     with _mixture(nets, samples, generator) as networks, bar:
         for network in networks:
             found = network(*inputs, **kwargs)
@@ -109,23 +114,36 @@ def _mixture(
             "and at least one draw of each"
         )
     shares = [len(range(place, samples, len(nets))) for place in range(len(nets))]
+    alone = len(nets) == 1
     with ExitStack() as stack:
         pairs = zip(nets, shares, strict=True)
-        drawn = [stack.enter_context(_drawn(net, share, generator)) for net, share in pairs]
+        drawn = [stack.enter_context(_drawn(net, share, generator, alone)) for net, share in pairs]
         yield (next(drawn[number % len(nets)]) for number in range(samples))
+
+
+def _is_random(net: AnyNetwork) -> bool:
+    """Whether two draws of a network may differ."""
+    if isinstance(net, Trained):
+        return net.method.draws_differ
+    if isinstance(net, KeptDraws):
+        return True
+    return any(isinstance(layer, Bayesian) for layer in net.modules()) or bool(dropout_layers(net))
 
 
 @contextmanager
 def _drawn(
-    net: AnyNetwork, samples: int, generator: torch.Generator | None
+    net: AnyNetwork, samples: int, generator: torch.Generator | None, alone: bool
 ) -> Iterator[Iterator[Network]]:
-    """`samples` networks, one after the other."""
+    """`samples` networks, one after the other; equal ones only if the network is not `alone`."""
     if isinstance(net, Trained):
         # Where draws do not differ, the networks that there are stand for all of them.
         with modes_restored(net.net):
             source = torch.Generator().manual_seed(draw_seed(generator))
             draws = Draws(net.method, net.net, samples, source)
             yield itertools.islice(_again_and_again(draws), samples)
+    elif isinstance(net, KeptDraws):
+        with net.networks(samples) as kept:
+            yield kept
     elif isinstance(net, Bayesian):
         with modes_restored(net):
             net.eval()
@@ -136,7 +154,7 @@ def _drawn(
             "it is asked to; make the whole network one, Bayesian(network, deterministic=...), or "
             "predict with that part alone"
         )
-    elif dropout_layers(net) or samples == 1:
+    elif dropout_layers(net) or samples == 1 or not alone:
         masks = RandomStreams(draw_seed(generator))
         with dropping(net), masks.as_default("dropout"):
             yield (net for _ in range(samples))
@@ -144,8 +162,8 @@ def _drawn(
         raise ConfigError(
             f"nothing in this {type(net).__name__} is random, so {samples} draws of it would all "
             "be the same: it is not a bayesrnn.Bayesian and has no dropout layer (nn.Dropout or "
-            "its like) with a rate above 0; wrap it in Bayesian, or ask for samples=1 (of several "
-            "networks in a list, for one sample each)"
+            "its like) with a rate above 0; wrap it in Bayesian, give several networks as a list, "
+            "or ask for samples=1"
         )
 
 
@@ -157,15 +175,15 @@ def _again_and_again(draws: Draws) -> Iterator[Network]:
 def _posterior_draws(
     net: Bayesian, samples: int, generator: torch.Generator | None
 ) -> Iterator[Network]:
+    weights: tuple[Weights, ...] = ()
     for number in range(samples):
         if number % 2 == 0:
-            weights = net.sample(generator)
-            noise = weights.noise
-        else:
-            weights = net.sample(noise=noise.mirrored())
+            signs = (1, -1) if number + 1 < samples else (1,)
+            seed = draw_seed(generator)
+            weights = predictive(net, seed, signs=signs, into=weights[: len(signs)])
 
         def network(*args: Any, **kwargs: Any) -> Any:
-            return net(*args, weights=weights, **kwargs)  # noqa: B023
+            return net(*args, weights=weights[number % 2], **kwargs)  # noqa: B023
 
         yield network
 

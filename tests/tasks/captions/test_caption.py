@@ -17,6 +17,7 @@ from bayesrnn.cli.main import main
 from bayesrnn.random import seeded
 from bayesrnn.tasks.captions import caption as command
 from bayesrnn.tasks.captions import data as captions
+from bayesrnn.tasks.captions import looking
 from bayesrnn.tasks.captions.evaluate import caption_search
 from bayesrnn.tasks.captions.features import load_features
 from bayesrnn.tasks.captions.image_network import ImageNetwork
@@ -218,13 +219,13 @@ def test_a_caption_that_was_cut(runs, pictures, seeing, program, tmp_path, monke
 
 def test_pictures_are_made_for_a_page_only(runs, pictures, seeing, program, tmp_path, monkeypatch):
     asked = []
-    read = command.read_photograph
+    read = looking.read_photograph
 
     def watched(file, with_preview):
         asked.append(with_preview)
         return read(file, with_preview)
 
-    monkeypatch.setattr(command, "read_photograph", watched)
+    monkeypatch.setattr(looking, "read_photograph", watched)
     for page in ((), ("--html", tmp_path / "page.html")):
         assert program("caption", runs / "plain", "--image", pictures, *page)[0] == 0
     assert asked == [False] * 6 + [True] * 6

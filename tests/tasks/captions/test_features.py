@@ -38,6 +38,11 @@ def test_rows_by_name(tmp_path):
     assert found.of([]).shape == (0, FEATURE_WIDTH)
 
 
+def test_where_there_is_no_file_it_is_said_what_makes_it(tmp_path):
+    with pytest.raises(CorpusError, match=r"not found: .*`bayesrnn features` makes it"):
+        load_features("pictures", tmp_path)
+
+
 def test_names_without_features(tmp_path):
     path = write(tmp_path, names=np.array(NAMES), features=ROWS)
     found = load_features("pictures", tmp_path)

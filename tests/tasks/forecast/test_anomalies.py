@@ -1,6 +1,7 @@
 """`bayesrnn anomalies`: strange values are found, named by cause, and have no echo."""
 
 import json
+import re
 
 import numpy as np
 import pytest
@@ -8,7 +9,7 @@ import torch
 
 from bayesrnn.random import seeded
 from bayesrnn.tasks.forecast.data import Wishes, prepare
-from bayesrnn.tasks.forecast.fan import fan_chart
+from bayesrnn.tasks.forecast.fan import Band, fan_chart
 from bayesrnn.tasks.forecast.heads import HEADS
 from bayesrnn.tasks.forecast.scan import scan_series
 from bayesrnn.tasks.forecast.task import TASK
@@ -144,3 +145,22 @@ def test_long_dates_do_not_overlap():
     days = [f"2001-01-{n + 1:02}" for n in range(24)]
     chart = str(fan_chart("days", np.arange(24.0), np.zeros(0), [], days))
     assert sum(label in chart for label in days) == 6
+
+
+def test_a_phone_has_a_picture_of_its_own_which_ends_alike():
+    """Its text is as large as on a wide screen, and the forecast is not beyond the edge."""
+    days = [f"2001-01-{n + 1:02}" for n in range(30)]
+    values = np.arange(20.0)
+    bands = [Band("80%", "outer", np.arange(9.0, 19), np.arange(29.0, 39))]
+    chart = fan_chart("days", values, np.arange(20.0, 30), bands, days)
+    wide, narrow = str(chart), str(chart.narrow)
+    assert days[0] in wide
+    assert days[0] not in narrow, "15 days before the forecast, not 20"
+    assert days[5] in narrow
+    for part, width in ((wide, 760), (narrow, 360)):
+        assert days[-1] in part
+        assert f'viewBox="0 0 {width} ' in part
+        places = [float(x) for x in re.findall(r"[ \"](\d+\.\d),\d", part)]
+        assert len(places) > 40
+        assert 0 < min(places) < max(places) < width
+    assert "on-narrow" in chart.__html__()

@@ -83,6 +83,13 @@ def test_a_forecast_begins_after_the_last_value_and_is_written_four_times(run, p
         places = [tuple(map(float, pair.split(","))) for pair in shape.get("points").split()]
         assert len(places) == 14
         assert all(0 <= x <= 760 and 0 <= y <= 340 for x, y in places)
+    # The four test windows, one after the other, up to the last value.
+    start = page.index("<svg", page.index("Backtest"))
+    tested = page[start : page.index("</svg>", start)]
+    assert "4 test windows" in tested
+    assert "2001-05-30" in tested
+    shapes = [part.split('"')[0] for part in tested.split('polygon points="')[1:]]
+    assert [len(shape.split()) for shape in shapes] == [2 * 28, 2 * 28]
 
 
 def test_totals_of_paths_are_sums_of_paths(run, program, tmp_path):

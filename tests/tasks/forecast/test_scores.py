@@ -8,7 +8,13 @@ import pytest
 import torch
 
 from bayesrnn.tasks.forecast.backtest import known_windows
-from bayesrnn.tasks.forecast.conformal import ENOUGH, Widening, fit_widening
+from bayesrnn.tasks.forecast.conformal import (
+    ENOUGH,
+    Calibration,
+    Widening,
+    errors_of,
+    widening_of,
+)
 from bayesrnn.tasks.forecast.data import Wishes, prepare
 from bayesrnn.tasks.forecast.paths import Paths
 from bayesrnn.tasks.forecast.scores import (
@@ -106,16 +112,74 @@ def test_calibrated_intervals_hold_what_they_say(windows):
     horizon = 12
     sd = np.tile(np.linspace(0.5, 2, horizon), (windows, 1))
     narrow = GaussianForecasts(np.zeros_like(sd), sd / 2)
-    widening = fit_widening(narrow, Truths(rng.normal(size=sd.shape) * sd, np.ones(windows)))
+    truths = Truths(rng.normal(size=sd.shape) * sd, np.ones(windows))
+    widening = widening_of(errors_of(narrow, truths))
     assert widening.pooled == (windows == 1)
     new = rng.normal(size=(20_000, horizon)) * sd[0]
     for level in (80, 95):
-        low, high = widening.applied(*narrow.interval(level), level)
+        low, high = widening.applied({level: narrow.interval(level)}, narrow.mean)[level]
         held = ((new >= low[:1]) & (new <= high[:1])).mean()
         assert held == pytest.approx(level / 100, abs=0.2 if windows == 1 else 0.03)
     assert Widening.from_json(widening.as_json()) == widening
 
 
+def test_an_interval_that_shrinks_keeps_the_median():
+    low, median, high = np.array([0.0]), np.array([1.0]), np.array([10.0])
+    for share, ends in ((-0.05, (0.5, 9.5)), (-0.3, (1.0, 7.0)), (-2.0, (1.0, 1.0))):
+        found = Widening({80: (share,)}, 20, False).applied({80: (low, high)}, median)
+        np.testing.assert_allclose(np.ravel(found[80]), ends)
+
+
+def test_an_interval_has_those_of_smaller_levels():
+    median, ends = np.array([0.0]), (np.array([-10.0]), np.array([10.0]))
+    widening = Widening({95: (-0.4,), 80: (0.5,)}, 20, False)
+    found = widening.applied({95: ends, 80: (ends[0] / 5, ends[1] / 5)}, median)
+    assert [of.item() for of in found[80]] == [-4.0, 4.0]
+    assert [of.item() for of in found[95]] == [-4.0, 4.0]
+
+
 def test_too_few_errors_calibrate_nothing():
     of = GaussianForecasts(np.zeros((1, ENOUGH - 1)), np.ones((1, ENOUGH - 1)))
-    assert fit_widening(of, Truths(np.zeros((1, ENOUGH - 1)), np.ones(1))) is None
+    assert widening_of(errors_of(of, Truths(np.zeros((1, ENOUGH - 1)), np.ones(1)))) is None
+
+
+def test_each_window_is_calibrated_by_those_just_before_it():
+    # Windows 9 to 1 from the end; the error of each is its number.
+    back = np.arange(9, 0, -1)
+    errors = {80: np.tile(back[:, None].astype(float), (1, 24))}
+    calibration = Calibration(back[:4], {80: errors[80][:4]}, 4)  # 9, 8, 7, 6
+    assert calibration.before(5).shares[80] == (9.0,) * 24
+    known = calibration.and_later(back, errors)  # 9 to 6 are there already
+    assert known.back.tolist() == back.tolist()
+    # Of 24 errors each of 4 windows the 78th smallest is one of the largest window. All are held,
+    # so that the shares asked for are 0.80, 0.76, 0.72: the 78th, the 74th and the 70th smallest.
+    for number, added in ((5, 9.0), (4, 8.0), (3, 6.0)):
+        assert known.before(number).shares[80] == (added,) * 24
+    assert known.before(0).shares[80][0] < 4.0
+    # Of the earliest windows, and those before, nothing earlier is known.
+    assert known.before(8) == known.before(5)
+    some = Calibration(back[[0, 1, 2, 3, 6]], {80: errors[80][[0, 1, 2, 3, 6]]}, 4)
+    assert some.before(5) == some.before(4) == some.before(3) == known.before(5)
+
+
+def test_calibration_follows_errors_that_grow():
+    rng = np.random.default_rng(5)
+    windows, horizon, count = 200, 24, 20
+    sd = np.linspace(1, 4, windows)[:, None] * np.ones(horizon)
+    forecasts = GaussianForecasts(np.zeros_like(sd), np.ones_like(sd))
+    truths = Truths(rng.normal(size=sd.shape) * sd, np.ones(windows))
+    back, errors = np.arange(windows, 0, -1), errors_of(forecasts, truths)
+    first = Calibration(back[:count], {level: of[:count] for level, of in errors.items()}, count)
+
+    low, high = forecasts.interval(80)
+
+    def held(calibration):
+        inside = []
+        for row in range(count, windows):
+            widening = calibration.before(back[row])
+            ends = widening.applied({80: (low[row], high[row])}, 0 * low[row])[80]
+            inside.append((ends[0] <= truths.values[row]) & (truths.values[row] <= ends[1]))
+        return np.mean(inside)
+
+    assert held(first) < 0.55
+    assert held(first.and_later(back, errors)) == pytest.approx(0.8, abs=0.01)

@@ -34,6 +34,9 @@ _SCHEMAS = {
     "SymInt column_stride, Tensor? base, bool exact, Tensor(a!) by_loc, Tensor(b!) by_rho, "
     "Tensor(c!) squares) -> ()",
     "normal": "(SymInt work, SymInt size, SymInt seed, SymInt stream, Tensor(a!) out) -> Tensor",
+    "sample": "(SymInt work, SymInt rows, SymInt columns, Tensor? places, SymInt fixed, "
+    "Tensor loc, Tensor rho, float floor, float scale, float sign, SymInt seed, SymInt stream, "
+    "Tensor(a!) out, Tensor(b!)? mirrored) -> ()",
     "sum_of_squares": "(SymInt work, SymInt size, Tensor x) -> Tensor",
     "sharpen": "(SymInt work, SymInt size, Tensor phi, Tensor g, Tensor eta, float scale, "
     "float sigma0, SymInt seed, SymInt stream, Tensor(a!) theta) -> Tensor",
@@ -194,6 +197,31 @@ class Loops(ABC):
         """See `core.kernel.reference.normal`."""
         result: Number = self._run("normal", out.numel(), out.numel(), seed, stream, out)
         return result
+
+    def sample(
+        self,
+        loc: Tensor,
+        rho: Tensor,
+        floor: float,
+        noise: tuple[int, int],
+        scale: float,
+        sign: int,
+        out: Tensor,
+        mirrored: Tensor | None = None,
+        places: Tensor | None = None,
+        fixed: int = -1,
+    ) -> None:
+        """Write loc + sign * sigma * scale * eps to `out`, and with the other sign to `mirrored`.
+
+        noise: seed and stream of eps, the numbers that `normal` gives; they are never stored.
+        places: the rows that are wanted (int64), if not all.
+        fixed: a row that is its loc, and has no noise; -1: there is none.
+        """
+        columns = _matrix(loc)[1] if loc.dim() else 1
+        self._run(
+            "sample", out.numel(), out.numel() // columns, columns, places, fixed, loc, rho, floor,
+            scale, float(sign), *noise, out, mirrored,
+        )  # fmt: skip
 
     def average(self, logits: Tensor, share: float, mean: Tensor, entropy: Tensor) -> None:
         """Move `mean` and `entropy` by `share` towards the softmax of logits and its entropy."""

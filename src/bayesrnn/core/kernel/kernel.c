@@ -372,6 +372,59 @@ double normal(int64_t threads, int64_t size, int64_t seed, int64_t stream, float
     return sum;
 }
 
+/* `count` numbers of `sample`, whose noise has its place at [at, ...). The expressions are those of
+ * `draw`, so that the numbers are the same to the last bit. */
+static void sample_run(int64_t count, const float *restrict loc, const float *restrict rho,
+                       float floor_, float scale, float sign, uint64_t seed, uint64_t stream,
+                       int64_t at, float *restrict out, float *restrict mirrored) {
+    float eps[BLOCK], sigma[BLOCK];
+    for (int64_t i = 0; i < count;) {
+        int64_t block = (at + i) / BLOCK, skipped = at + i - block * BLOCK;
+        int here = count - i < BLOCK - skipped ? (int)(count - i) : (int)(BLOCK - skipped);
+        normal_block(block, seed, stream, eps);
+        for (int j = 0; j < BLOCK; j++) eps[j] *= scale;
+        #pragma omp simd
+        for (int j = 0; j < here; j++) {
+            float x = rho[i + j], m = loc[i + j];
+            float s = softplus_(x, exp_(-fabsf(x))) + floor_;
+            sigma[j] = s;
+            out[i + j] = m + sign * s * eps[skipped + j];
+        }
+        for (int j = 0; mirrored && j < here; j++)
+            mirrored[i + j] = loc[i + j] + -sign * sigma[j] * eps[skipped + j];
+        i += here;
+    }
+}
+
+/* A draw for prediction, without sums: loc + sign * sigma * (scale * eps) for the `rows` rows at
+ * `places` of a tensor, or, where that is NULL, for its first rows; in `mirrored`, unless it is NULL,
+ * the draw of the opposite sign. eps are the numbers that `normal` gives for this seed and stream to
+ * the tensor without the row `fixed`, which is never drawn (-1: all are); they are never stored. */
+void sample(int64_t threads, int64_t rows, int64_t columns, const int64_t *places, int64_t fixed,
+            const float *loc, const float *rho, double floor_given, double scale_, double sign_,
+            int64_t seed, int64_t stream, float *out, float *mirrored) {
+    float floor_ = (float)floor_given, scale = (float)scale_, sign = (float)sign_;
+    int64_t step = rows_in_chunk(columns), chunks = (rows + step - 1) / step;
+    #pragma omp parallel for schedule(dynamic) num_threads(threads)
+    for (int64_t chunk = 0; chunk < chunks; chunk++) {
+        int64_t last = (chunk + 1) * step < rows ? (chunk + 1) * step : rows;
+        for (int64_t row = chunk * step, next; row < last; row = next) {
+            int64_t place = places ? places[row] : row, from = place * columns, to = row * columns;
+            next = places || place == fixed ? row + 1 : row < fixed && fixed < last ? fixed : last;
+            int64_t count = (next - row) * columns;
+            float *other = mirrored ? mirrored + to : NULL;
+            if (place == fixed) {
+                memcpy(out + to, loc + from, count * sizeof(float));
+                if (other) memcpy(other, loc + from, count * sizeof(float));
+            } else {
+                int64_t at = fixed >= 0 && place > fixed ? from - columns : from;
+                sample_run(count, loc + from, rho + from, floor_, scale, sign, seed, stream, at,
+                           out + to, other);
+            }
+        }
+    }
+}
+
 /* theta = phi - shift + sigma0 * eps with shift = scale * eta * g; gives the sum of shift^2.
  *
  * eps are the numbers that `normal` gives for this seed and stream; they are never stored. */

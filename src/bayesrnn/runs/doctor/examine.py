@@ -42,8 +42,12 @@ def examine(
     samples: int = 10,
     seed: int = 1,
     where: DataOptions | None = None,
+    most: int = MOST,
 ) -> Examination:
-    """Examine a run of a task; `where` says where its data are now."""
+    """Examine a run of a task; `where` says where its data are now.
+
+    most: validation predictions that the mean weights and draws are scored on.
+    """
     if path.is_file():
         raise ConfigError(f"{path} is a file; doctor takes the folder of a run")
     run = moved(task, task.open_run(path, checkpoint, device), where or DataOptions())
@@ -54,7 +58,7 @@ def examine(
         )
     anew = build_anew(task, run)
     problem = task.problem(run.config, data, anew.method, anew.net, run.device)
-    held_out = task.held_out(run, data, MOST)
+    held_out = task.held_out(run, data, most)
     with progress_bar(2 * MINIBATCHES, " minibatches", "reading training data") as bar:
         train = training_loss(anew.method, anew.net, problem, seed, bar.update)
         gradients = {}

@@ -45,7 +45,7 @@ _BARS = " ▁▂▃▄▅▆▇█"
 def doctor_text(found: Examination, width: int = 100) -> str:
     """The verdict and findings first, then what they are based on."""
     said = [f"{_title(found)}\n", *_diagnosis(diagnose(found), width)]
-    tables = titled_text(_tables(found, in_text=True), width)
+    tables = titled_text(doctor_tables(found, in_text=True), width)
     left_out = [_wrapped(f"not measured: {line}", width) for line in found.left_out]
     return "\n".join([*said, tables.rstrip("\n"), *([""] if left_out else []), *left_out])
 
@@ -60,7 +60,7 @@ def doctor_page(found: Examination) -> str:
             else []
         ),
         Section(_WRONG, _listed(said.findings) if said.findings else _well(said)),
-        *(Section(title, table) for title, table in _tables(found, in_text=False)),
+        *(Section(title, table) for title, table in doctor_tables(found)),
     ]
     if found.tensors:
         sections.append(Section("Widths and signal of each tensor", *_charts(found.tensors)))
@@ -140,7 +140,8 @@ def _wrapped(text: str, width: int, indent: int = 0) -> str:
     )
 
 
-def _tables(found: Examination, in_text: bool) -> list[tuple[str, Table]]:
+def doctor_tables(found: Examination, in_text: bool = False) -> list[tuple[str, Table]]:
+    """What the verdict and the findings are based on; for a terminal, histograms as well."""
     made = [("Nats a prediction", _nats(found))]
     if found.tensors:
         made.append(("The posterior by tensor", _posterior(found.tensors)))

@@ -10,7 +10,7 @@ from bayesrnn.methods import METHODS
 from bayesrnn.options import CheckedOptions, option, options_of
 from bayesrnn.runs.arguments import DEVICES
 from bayesrnn.tasks.lm.config import RECIPES, SIZES
-from bayesrnn.training.loop import PRECISIONS
+from bayesrnn.training.shards import PRECISIONS
 
 #: What can be left out.
 PARTS: Final = ("training", "draws", "dynamic", "entropy", "pruning", "bench")

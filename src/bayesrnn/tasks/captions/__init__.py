@@ -8,7 +8,11 @@ ENTRY = TaskEntry(
         "caption": Command(
             "bayesrnn.tasks.captions.commands:caption_photographs",
             "Say what images show, how sure the run is of each word, and where its draws disagree.",
-        )
+        ),
+        "features": Command(
+            "bayesrnn.tasks.captions.commands:make_features_of_images",
+            "Make the features of a folder of images, for captioners to learn from.",
+        ),
     },
     {
         "flickr8k": "flickr8k/Flickr8k.token.txt",

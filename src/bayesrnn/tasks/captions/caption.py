@@ -6,16 +6,15 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from bayesrnn.data.vocabulary import EOS, Vocabulary
-from bayesrnn.errors import ConfigError, CorpusError
+from bayesrnn.errors import ConfigError
 from bayesrnn.methods.base import Network
 from bayesrnn.options import REQUIRED, option
-from bayesrnn.progress import progress_bar, say
+from bayesrnn.progress import progress_bar
 from bayesrnn.random import seeded
 from bayesrnn.report.heat import wants_colour
 from bayesrnn.runs.arguments import (
@@ -37,8 +36,9 @@ from bayesrnn.tasks.captions.caption_results import (
     RankedCaption,
 )
 from bayesrnn.tasks.captions.evaluate import DEFAULT_BEAM, WIDEST_BEAM, caption_search
-from bayesrnn.tasks.captions.image_network import ImageNetwork, load_image_network
-from bayesrnn.tasks.captions.photographs import Preview, image_files, read_photograph
+from bayesrnn.tasks.captions.image_network import load_image_network
+from bayesrnn.tasks.captions.looking import look_at, require_some
+from bayesrnn.tasks.captions.photographs import image_files
 from bayesrnn.tasks.captions.search import CaptionSearch
 from bayesrnn.tasks.captions.task import TASK
 from bayesrnn.tasks.captions.trained import TrainedCaptioner
@@ -47,8 +47,6 @@ from bayesrnn.uncertainty.draws import Draws
 
 #: Images captioned at once: enough to make use of all weights that are fetched for them.
 _BATCH = 32
-#: Images looked at at once: what the image network makes of more leaves the cache.
-_LOOKED_AT = 4
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -86,52 +84,18 @@ def caption_images(options: PhotographOptions) -> tuple[str, int]:
     require_outputs(html, json)
     files = image_files(options.image)
     trained = TASK.open_run(options.run, options.checkpoint, options.device)
-    looking = load_image_network().to(trained.device)
-    seen = _seen(files, looking, trained.device, with_previews=html is not None)
-    found = captioned(trained, seen.files, seen.features, options)
-    found = replace(found, left_out=seen.left_out)
+    network, left_out = load_image_network().to(trained.device), list[LeftOut]()
+    alone = len(files) == 1
+    seen = list(look_at(files, network, trained.device, left_out, html is not None, alone))
+    require_some(seen, files)
+    read = [file for few in seen for file in few.files]
+    found = captioned(trained, read, torch.cat([few.features for few in seen]), options)
+    found = replace(found, left_out=left_out)
     if html is not None:
-        write_text(captions_page(found, seen.previews), html)
+        write_text(captions_page(found, [one for few in seen for one in few.previews]), html)
     if json is not None:
         write_json(asdict(found), json)
-    return captions_text(found, wants_colour(sys.stdout), columns()), len(seen.left_out)
-
-
-class _Seen(NamedTuple):
-    """The features [images, width] of the image files that can be read, and why others cannot."""
-
-    files: list[Path]
-    features: Tensor
-    previews: list[Preview]
-    left_out: list[LeftOut]
-
-
-def _seen(
-    files: Sequence[Path], looking: ImageNetwork, device: torch.device, with_previews: bool
-) -> _Seen:
-    """Look at image files; their pixels are not kept."""
-    read = list[Path]()
-    features, previews, left_out = list[Tensor](), list[Preview](), list[LeftOut]()
-    with progress_bar(len(files), " images", "reading", delay=1.0) as bar:
-        for start in range(0, len(files), _LOOKED_AT):
-            few = []
-            for file in files[start:][:_LOOKED_AT]:
-                bar.update(1)
-                try:
-                    few.append(read_photograph(file, with_previews))
-                except CorpusError as error:
-                    if len(files) == 1:
-                        raise
-                    left_out.append(LeftOut(str(file), str(error)))
-                    say(f"left out: {error}")
-                else:
-                    read.append(file)
-            if few:
-                features.append(looking(torch.stack([one.pixels for one in few]).to(device)))
-            previews += [one.preview for one in few if one.preview is not None]
-    if not read:
-        raise CorpusError(f"none of the {len(files)} images can be read; the reasons are above")
-    return _Seen(read, torch.cat(features), previews, left_out)
+    return captions_text(found, wants_colour(sys.stdout), columns()), len(left_out)
 
 
 def captioned(

@@ -22,12 +22,15 @@ from bayesrnn.data.files import (
     read_bytes,
     too_much_unpacked,
 )
+from bayesrnn.durable import write_durably
 from bayesrnn.errors import ConfigError, CorpusError
 
 FEATURE_WIDTH: Final = 1280
 """The numbers that EfficientNet-Lite0 gives for an image."""
 
-_FILE = "features-efficientnet-lite0.npz"
+FEATURES_FILE: Final = "features-efficientnet-lite0.npz"
+"""What the file of the features of a folder of images is called."""
+
 _ARRAYS = ("names", "features")
 _PUT_BACK = (
     f"give an .npz file with names [images] and features [images, {FEATURE_WIDTH}], one row for "
@@ -61,7 +64,15 @@ class ImageFeatures:
 
 def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
     """The features of a data set of images, which lie in its folder, plain or .gz."""
-    path = published_file(data, f"{data}/{_FILE}", data_dir)
+    try:
+        path = published_file(data, f"{data}/{FEATURES_FILE}", data_dir)
+    except CorpusError as error:
+        raise CorpusError(f"{error}; `bayesrnn features` makes it of the images") from None
+    return read_features(path)
+
+
+def read_features(path: Path) -> ImageFeatures:
+    """The features in a file."""
     try:
         content = io.BytesIO(read_bytes(path))
         with zipfile.ZipFile(content) as packed:
@@ -91,7 +102,15 @@ def load_features(data: str, data_dir: Path | None = None) -> ImageFeatures:
 
 def has_features(data: str, data_dir: Path | None = None) -> bool:
     """Whether `load_features` would find a file."""
-    return find_published(f"{data}/{_FILE}", data_dir) is not None
+    return find_published(f"{data}/{FEATURES_FILE}", data_dir) is not None
+
+
+def write_features(path: Path, names: Sequence[str], features: Tensor) -> None:
+    """Write a file as `read_features` takes it, whole or not at all, with 16 bits a number."""
+    content = io.BytesIO()
+    numbers = features.to("cpu", torch.float16).numpy()
+    np.savez(content, names=np.array(names, dtype=np.str_), features=numbers)
+    write_durably(path.resolve(), content.getvalue())
 
 
 def _problem(names: npt.NDArray[Any], features: npt.NDArray[Any]) -> str:

@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, BinaryIO, Final
+from typing import TYPE_CHECKING, Final
 
 import numpy as np
 import torch
@@ -95,7 +95,15 @@ def read_photograph(path: Path, with_preview: bool = False) -> Photograph:
     What is transparent becomes white, other kinds of colour become red, green and blue, and of
     several frames the first is taken.
     """
-    whole = _decoded(path)
+    return _photograph(_decoded(_content(path), str(path)), with_preview)
+
+
+def photograph_of(content: bytes, name: str, most_pixels: int) -> Photograph:
+    """The same of the bytes of a file that messages call `name`; larger ones are not decoded."""
+    return _photograph(_decoded(content, name, most_pixels), with_preview=False)
+
+
+def _photograph(whole: Image.Image, with_preview: bool) -> Photograph:
     pixels = torch.from_numpy(np.array(_middle(whole))).permute(2, 0, 1).contiguous()
     return Photograph(pixels, _preview(whole) if with_preview else None)
 
@@ -143,7 +151,15 @@ def _preview(whole: Image.Image) -> Preview:
     return Preview(content.getvalue(), *whole.size)
 
 
-def _decoded(path: Path) -> Image.Image:
+def _content(path: Path) -> bytes:
+    try:
+        return read_regular(path)
+    except OSError as error:
+        raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
+
+
+def _decoded(content: bytes, name: str, most_pixels: int | None = None) -> Image.Image:
+    """A decoded image, of at most as many pixels as given, or as the environment allows."""
     try:
         from PIL import UnidentifiedImageError
     except ImportError:
@@ -151,21 +167,19 @@ def _decoded(path: Path) -> Image.Image:
             "reading image files needs an extra: pip install 'bayesrnn[captions]'"
         ) from None
     try:
-        file = io.BytesIO(read_regular(path))
-    except OSError as error:
-        raise CorpusError(f"{path} cannot be read: {error.strerror}") from None
-    try:
-        with warnings.catch_warnings():
+        with warnings.catch_warnings(), _without_limit():
             warnings.simplefilter("ignore")  # of oddities that do not keep it from being shown
-            return _upright(file, path)
+            with _opened(content) as image:
+                _require_size(image, name, most_pixels)
+                return _upright(image, name)
     except (CorpusError, ConfigError):
         raise
     except UnidentifiedImageError:
-        raise CorpusError(f"{path} is not an image that can be read; {_ADVICE}") from None
+        raise CorpusError(f"{name} is not an image that can be read; {_ADVICE}") from None
     except Exception as error:  # decoders meet damaged files with errors of all kinds
         reason = " ".join(str(error).split()) or type(error).__name__
         raise CorpusError(
-            f"{path} is damaged or was cut short ({reason}); get it again, or {_ADVICE}"
+            f"{name} is damaged or was cut short ({reason}); get it again, or {_ADVICE}"
         ) from error
 
 
@@ -181,34 +195,41 @@ def _without_limit() -> Iterator[None]:
         Image.MAX_IMAGE_PIXELS = usual
 
 
-def _require_size(image: Image.Image, path: Path) -> None:
+def _require_size(image: Image.Image, name: str, most: int | None) -> None:
     """Refuse what takes too much memory, before it is unpacked."""
-    most = limit_from(_MOST_PIXELS, _USUAL_MEGAPIXELS) * 1_000_000
+    advice = "make it smaller"
+    if most is None:
+        most = limit_from(_MOST_PIXELS, _USUAL_MEGAPIXELS) * 1_000_000
+        advice += f", or set {_MOST_PIXELS} to more million pixels"
     width, height = image.size
     if width * height > most or max(width, height) > _LONGEST_SIDE:
         raise CorpusError(
-            f"{path} has {width:,} x {height:,} pixels, and at most {most // 1_000_000} million "
-            f"are read, {_LONGEST_SIDE:,} on a side; make it smaller, or set {_MOST_PIXELS} to "
-            "more million pixels"
+            f"{name} has {width:,} x {height:,} pixels, and at most {most / 1e6:g} million "
+            f"are read, {_LONGEST_SIDE:,} on a side; {advice}"
         )
 
 
-def _upright(file: BinaryIO, path: Path) -> Image.Image:
-    from PIL import Image, ImageOps
+def _opened(content: bytes) -> Image.Image:
+    """An image whose size is known, and whose pixels are not decoded yet."""
+    from PIL import Image
 
     Image.init()
     formats = [name for name in _FORMATS if name in Image.OPEN]  # not every Pillow has them all
-    with _without_limit(), Image.open(file, formats=formats) as image:
-        _require_size(image, path)
-        ImageOps.exif_transpose(image, in_place=True)
-        return _red_green_blue(image, path)
+    return Image.open(io.BytesIO(content), formats=formats)
 
 
-def _red_green_blue(image: Image.Image, path: Path) -> Image.Image:
+def _upright(image: Image.Image, name: str) -> Image.Image:
+    from PIL import ImageOps
+
+    ImageOps.exif_transpose(image, in_place=True)
+    return _red_green_blue(image, name)
+
+
+def _red_green_blue(image: Image.Image, name: str) -> Image.Image:
     from PIL import Image
 
     if image.mode == "F":
-        raise CorpusError(f"{path} has floating-point numbers for pixels; {_ADVICE}")
+        raise CorpusError(f"{name} has floating-point numbers for pixels; {_ADVICE}")
     if image.mode in _SIXTEEN_BITS:
         high = np.asarray(image).astype(np.int64).clip(0, 0xFFFF) >> 8
         image = Image.fromarray(high.astype(np.uint8))

@@ -22,6 +22,7 @@ from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.places import moved
 from bayesrnn.runs.summary import RunSummary
+from bayesrnn.runs.tab import Tab
 from bayesrnn.runs.task import (
     PERPLEXITY,
     Measure,
@@ -155,6 +156,12 @@ class CaptionsTask(Task[CaptionsConfig, Captions]):
         from bayesrnn.tasks.captions.uncertainty import REPORT  # late: it opens runs of this task
 
         return REPORT
+
+    def tab(self) -> Tab:
+        """Its tab on the page of `bayesrnn serve`."""
+        from bayesrnn.tasks.captions.tab import TAB  # late: it opens runs of this task
+
+        return TAB
 
     def score(self, run: TrainedCaptioner, data: Captions, whole: bool = False) -> ValidationScore:
         """The likelihood of validation captions."""

@@ -8,9 +8,10 @@ from typing import Final
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
-from bayesrnn.data.series import Floats
-from bayesrnn.tasks.forecast.conformal import Widening, fit_widening
+from bayesrnn.data.series import Floats, SeriesSet
+from bayesrnn.tasks.forecast.conformal import Calibration, Intervals, Widening, errors_of
 from bayesrnn.tasks.forecast.data import ForecastData
 from bayesrnn.tasks.forecast.paths import Paths, draw_paths
 from bayesrnn.tasks.forecast.scores import (
@@ -35,6 +36,7 @@ CALIBRATED_WINDOWS: Final = 400
 class Known:
     """Windows of series, what lies before each, and what came."""
 
+    series: SeriesSet
     places: Places
     pasts: list[Floats]
     truths: Truths
@@ -53,7 +55,7 @@ def known_windows(data: ForecastData, places: Places) -> Known:
         came = target[start : start + horizon]
         values.append(np.pad(came, (0, horizon - len(came)), constant_values=np.nan))
     made = np.array(values).reshape(len(pasts), horizon)
-    return Known(places, pasts, Truths(made, naive_scales(pasts, season)))
+    return Known(data.series, places, pasts, Truths(made, naive_scales(pasts, season)))
 
 
 def paths_of(
@@ -71,8 +73,27 @@ def paths_of(
 
 
 @dataclass(frozen=True)
+class Tested:
+    """Forecasts of windows whose values are known.
+
+    bounds: calibrated intervals by level, if there are any. calibration: with these windows.
+    shares: epistemic ones.
+    """
+
+    known: Known
+    forecasts: PathForecasts
+    bounds: Intervals | None
+    calibration: Calibration | None
+    shares: Floats
+
+
+@dataclass(frozen=True)
 class Backtest:
-    """The scores of a network, raw and calibrated, and of forecasts without one."""
+    """The scores of a network, raw and calibrated, and of forecasts without one.
+
+    widening: what the last windows ask for of intervals of the future. windows: themselves; where
+        networks were trained anew, those of the last one.
+    """
 
     network: Scores
     calibrated: Scores | None
@@ -80,19 +101,7 @@ class Backtest:
     seasonal: Scores
     last: Scores
     epistemic_share: float
-
-
-@dataclass(frozen=True)
-class Tested:
-    """Forecasts of windows whose values are known.
-
-    bounds: calibrated intervals by level, if there are any. shares: epistemic ones.
-    """
-
-    known: Known
-    forecasts: PathForecasts
-    bounds: dict[int, tuple[Floats, Floats]] | None
-    shares: Floats
+    windows: Tested
 
 
 def backtest(
@@ -101,15 +110,15 @@ def backtest(
     draws: Draws,
     paths: int,
     generator: torch.Generator,
-    widening: Widening | None = None,
+    calibration: Calibration | None = None,
     advance: Advance = lambda number: None,
 ) -> Backtest:
     """Rolling origins without training anew: each window is forecast from what lies before it.
 
     paths: of each draw.
     """
-    tested = known_forecasts(data, known, draws, paths, generator, widening, advance)
-    return scored([tested], data.layout.season, widening)
+    tested = known_forecasts(data, known, draws, paths, generator, calibration, advance)
+    return scored([tested], data.layout.season)
 
 
 def known_forecasts(
@@ -118,19 +127,22 @@ def known_forecasts(
     draws: Draws,
     paths: int,
     generator: torch.Generator,
-    widening: Widening | None = None,
+    calibration: Calibration | None = None,
     advance: Advance = lambda number: None,
 ) -> Tested:
     """The forecasts of a backtest, before they are scored."""
     made = paths_of(data, known.places, draws, paths, generator, advance)
     forecasts = PathForecasts(made.all.cpu().numpy())
     bounds = None
-    if widening is not None:
-        bounds = {n: widened(widening, *forecasts.interval(n), n, data) for n in LEVELS}
-    return Tested(known, forecasts, bounds, made.epistemic_share.cpu().numpy())
+    if calibration is not None:
+        back = data.slices.back(known.places).numpy()
+        errors = errors_of(forecasts, known.truths, tuple(calibration.errors))
+        calibration = calibration.and_later(back, errors)
+        bounds = calibrated_bounds(calibration, forecasts, back, data)
+    return Tested(known, forecasts, bounds, calibration, made.epistemic_share.cpu().numpy())
 
 
-def scored(parts: Sequence[Tested], season: int, widening: Widening | None = None) -> Backtest:
+def scored(parts: Sequence[Tested], season: int) -> Backtest:
     """The scores of all windows together; calibrated where those of every part are."""
     forecasts = PathForecasts(np.concatenate([part.forecasts.paths for part in parts]))
     known = _together([part.known for part in parts])
@@ -149,10 +161,11 @@ def scored(parts: Sequence[Tested], season: int, widening: Widening | None = Non
     return Backtest(
         network=score(forecasts, known.truths),
         calibrated=calibrated,
-        widening=widening,
+        widening=None if (last := parts[-1].calibration) is None else last.before(0),
         seasonal=naive_scores(known, horizon, season),
         last=naive_scores(known, horizon, 1),
         epistemic_share=float(np.concatenate([part.shares for part in parts]).mean()),
+        windows=parts[-1],
     )
 
 
@@ -162,15 +175,29 @@ def _together(parts: Sequence[Known]) -> Known:
         np.concatenate([getattr(part.truths, name) for part in parts])
         for name in ("values", "scales")
     )
-    return Known(places, [past for part in parts for past in part.pasts], Truths(values, scales))
+    pasts = [past for part in parts for past in part.pasts]
+    return Known(parts[-1].series, places, pasts, Truths(values, scales))
 
 
-def widened(
-    widening: Widening, low: Floats, high: Floats, level: int, data: ForecastData
-) -> tuple[Floats, Floats]:
-    """The calibrated interval, which holds nothing below 0 where the series cannot be there."""
-    low, high = widening.applied(low, high, level)
-    return (np.maximum(low, 0.0), high) if data.layout.non_negative else (low, high)
+def calibrated_bounds(
+    calibration: Calibration, forecasts: PathForecasts, back: NDArray[np.int64], data: ForecastData
+) -> Intervals | None:
+    """The intervals of windows, each calibrated by those before it; None where these are too few.
+
+    They hold nothing below 0 where the series cannot be there. back: the windows' numbers.
+    """
+    raw, median = {level: forecasts.interval(level) for level in LEVELS}, forecasts.quantile(0.5)
+    bounds = {level: (np.empty_like(median), np.empty_like(median)) for level in LEVELS}
+    for number in np.unique(back):
+        widening = calibration.before(int(number))
+        if widening is None:
+            return None
+        rows = back == number
+        of_rows = {level: (low[rows], high[rows]) for level, (low, high) in raw.items()}
+        for level, (low, high) in widening.applied(of_rows, median[rows]).items():
+            bounds[level][0][rows] = np.maximum(low, 0.0) if data.layout.non_negative else low
+            bounds[level][1][rows] = high
+    return bounds
 
 
 def naive_scores(known: Known, horizon: int, season: int) -> Scores:
@@ -185,12 +212,28 @@ def calibration_of(
     generator: torch.Generator,
     advance: Advance = lambda number: None,
     levels: Iterable[int] = (),
-) -> Widening | None:
-    """What the calibration windows ask for, at further `levels` too; None: they are too few."""
-    places = data.slices.of("calibration").spread(CALIBRATED_WINDOWS)
+    windows: Places | None = None,
+) -> Calibration | None:
+    """How the calibration windows went, at further `levels` too; None: there are none.
+
+    windows: test windows that are to be calibrated, if they are not all: as many windows lie just
+    before the first of them, and calibrate in place of the calibration windows.
+    """
+    places = calibrating(data, windows)
     if not len(places.series):
         return None
     known = known_windows(data, places)
     made = paths_of(data, places, draws, paths, generator, advance)
     wanted = tuple(dict.fromkeys((*LEVELS, *levels)))
-    return fit_widening(PathForecasts(made.all.cpu().numpy()), known.truths, wanted)
+    errors = errors_of(PathForecasts(made.all.cpu().numpy()), known.truths, wanted)
+    count = data.slices.windows["calibration"]
+    return Calibration(data.slices.back(places).numpy(), errors, count)
+
+
+def calibrating(data: ForecastData, windows: Places | None = None) -> Places:
+    """The windows that `calibration_of` forecasts."""
+    after = data.slices.windows["test"]
+    if windows is not None and len(windows.series):
+        after = min(after, int(data.slices.back(windows).max()))
+    count = data.slices.windows["calibration"]
+    return data.slices.before(after, count).spread(CALIBRATED_WINDOWS)

@@ -298,8 +298,9 @@ class WindowBatches(EpochBatches[Windows]):
         """How many values each window of a minibatch has, on average."""
         return float(self._lengths[number])
 
-    def _minibatch(self, number: int) -> Windows:
-        return self._data.windows(self._of(self._chosen[number]))
+    def part(self, number: int, sequences: slice) -> Windows:
+        """Some windows of a minibatch."""
+        return self._data.windows(self._of(self._chosen[number, sequences]))
 
     def _of(self, chosen: Tensor) -> Places:
         return Places(self._places.series[chosen], self._places.starts[chosen])

@@ -25,6 +25,7 @@ from bayesrnn.runs.evaluation import (
 )
 from bayesrnn.tasks.forecast.backtest import (
     Backtest,
+    calibrating,
     calibration_of,
     known_forecasts,
     known_windows,
@@ -164,7 +165,7 @@ def _evaluated(
         networks = networks_to_read(run.method, run.net, inference.samples)
         paths = max(2, options.paths // networks)
         windows = sum(
-            len(f.places.series) + len(f.data.places("calibration").series) for f in folds
+            len(f.places.series) + len(calibrating(f.data, f.places).series) for f in folds
         )
         parts, log_probs = [], []
         with progress_bar(
@@ -174,9 +175,11 @@ def _evaluated(
                 generator, noise = seeded(settings.seed), seeded(settings.seed)
                 method, net = fold.run.method, fold.run.net
                 draws = Draws(method, net, inference.samples, generator, inference.scales)
-                widening = calibration_of(fold.data, draws, paths, noise, bar.update)
+                calibration = calibration_of(
+                    fold.data, draws, paths, noise, bar.update, windows=fold.places
+                )
                 known = known_windows(fold.data, fold.places)
-                made = (fold.data, known, draws, paths, noise, widening, bar.update)
+                made = (fold.data, known, draws, paths, noise, calibration, bar.update)
                 parts.append(known_forecasts(*made))
                 log_probs.append(window_log_probs(draws, fold.windows, layout.likelihood))
         found.append(scored(parts, layout.season))

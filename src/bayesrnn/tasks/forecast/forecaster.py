@@ -28,7 +28,6 @@ from bayesrnn.tasks.forecast.anomalies_report import (
     window_rows,
 )
 from bayesrnn.tasks.forecast.backtest import Backtest, backtest, calibration_of, known_windows
-from bayesrnn.tasks.forecast.conformal import Widening
 from bayesrnn.tasks.forecast.data import ForecastData
 from bayesrnn.tasks.forecast.evaluate import last_windows
 from bayesrnn.tasks.forecast.future import forecast_future
@@ -40,6 +39,7 @@ from bayesrnn.tasks.forecast.report import (
     outlook_sentences,
     outlook_table,
 )
+from bayesrnn.tasks.forecast.slices import Places
 from bayesrnn.tasks.forecast.task import ForecastTask
 from bayesrnn.tasks.forecast.trained import TrainedForecaster
 from bayesrnn.uncertainty.draws import Draws, networks_to_read
@@ -170,7 +170,7 @@ class Forecaster:
         train_run(task, RunArguments(out=self.path), {"data": _IN_MEMORY, **self.options})
         self._run = task.open_run(self.path)
         self._data = task.load(self._run.config).to(self._run.device)
-        self.__dict__.pop("_widenings", None)
+        self.__dict__.pop("_backtests", None)
         return self
 
     @property
@@ -202,7 +202,7 @@ class Forecaster:
         run = self.run
         found = self.data.series if series is None else as_series(series)
         each = self._paths(paths, samples)
-        widening = self._widening(samples, each, seed, tuple(levels)) if calibrated else None
+        tested = self._own_backtest(samples, each, seed, tuple(levels))
         future = forecast_future(
             found,
             run.layout,
@@ -210,10 +210,9 @@ class Forecaster:
             horizon or run.layout.horizon,
             each,
             seed,
-            widening,
+            tested.widening if calibrated else None,
             device=run.device,
         )
-        tested = self.backtest(samples=samples, paths=paths, seed=seed)
         outlook = Outlook(str(run.path), "", run.layout.season, tuple(levels), future, tested)
         return Forecast(outlook)
 
@@ -228,16 +227,14 @@ class Forecaster:
     ) -> Backtest:
         """Metrics on the test windows, beside seasonal naive and the last value.
 
-        windows: only the last so many of each series. series: others, with the same slices.
+        windows: only the last so many of each series. series: others, with the same slices, by
+        whose own windows they are calibrated.
         """
-        run, data = self.run, self.data
-        if series is not None:
-            data = data.of_others(as_series(series))
-        known = known_windows(data, last_windows(data.places("test"), windows))
         each = self._paths(paths, samples)
-        widening = self._widening(samples, each, seed)
-        draws = self._draws(samples, seed)
-        return backtest(data.to(run.device), known, draws, each, seeded(seed), widening)
+        if series is None and windows is None:
+            return self._own_backtest(samples, each, seed)
+        data = self.data if series is None else self.data.of_others(as_series(series))
+        return self._backtest(data, last_windows(data.places("test"), windows), samples, each, seed)
 
     def anomalies(
         self,
@@ -260,19 +257,34 @@ class Forecaster:
         return Anomalies(judge(self.data, as_series(series), networks, window, p, seed))
 
     @cached_property
-    def _widenings(self) -> dict[tuple[Any, ...], Widening | None]:
+    def _backtests(self) -> dict[tuple[Any, ...], Backtest]:
         return {}
 
-    def _widening(
+    def _own_backtest(
         self, samples: int, paths: int, seed: int, levels: tuple[int, ...] = ()
-    ) -> Widening | None:
+    ) -> Backtest:
         key = (samples, paths, seed, levels)
-        if key not in self._widenings:
-            draws = self._draws(samples, seed)
-            self._widenings[key] = calibration_of(
-                self.data, draws, paths, seeded(seed), levels=levels
-            )
-        return self._widenings[key]
+        if key not in self._backtests:
+            places = self.data.places("test")
+            self._backtests[key] = self._backtest(self.data, places, samples, paths, seed, levels)
+        return self._backtests[key]
+
+    def _backtest(
+        self,
+        data: ForecastData,
+        places: Places,
+        samples: int,
+        paths: int,
+        seed: int,
+        levels: tuple[int, ...] = (),
+    ) -> Backtest:
+        """The backtest of windows, in whose `widening` further levels are, too."""
+        data, draws = data.to(self.run.device), self._draws(samples, seed)
+        calibration = calibration_of(
+            data, draws, paths, seeded(seed), levels=levels, windows=places
+        )
+        known = known_windows(data, places)
+        return backtest(data, known, draws, paths, seeded(seed), calibration)
 
     def _draws(self, samples: int, seed: int) -> Draws:
         return Draws(self.run.method, self.run.net, samples, seeded(seed))

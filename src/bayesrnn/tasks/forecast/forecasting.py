@@ -13,14 +13,13 @@ from bayesrnn.random import seeded
 from bayesrnn.runs.arguments import JsonOptions, RunOptions, seed_option
 from bayesrnn.runs.output import require_writable, write_json, write_text
 from bayesrnn.tasks.forecast.backtest import (
-    CALIBRATED_WINDOWS,
     Advance,
     Backtest,
     backtest,
+    calibrating,
     calibration_of,
     known_windows,
 )
-from bayesrnn.tasks.forecast.conformal import Widening
 from bayesrnn.tasks.forecast.data import ForecastData
 from bayesrnn.tasks.forecast.future import forecast_future, naive_future
 from bayesrnn.tasks.forecast.report import (
@@ -98,18 +97,16 @@ def forecast_run(options: ForecastOptions) -> str:
     horizon = options.horizon or run.layout.horizon
     if options.future is not None:
         series = _with_known(run, series, options.future, horizon)
-    tested = widening = None
+    tested = None
     tried = 0 if own is None else _tested_values(own)
     steps = (tried + len(series.series) * horizon) * networks * paths
     with progress_bar(steps, " values", "forecasting", delay=1.0) as bar:
         if own is not None:
-            tested, widening = backtest_of(
-                own, draws, paths, options.seed, options.level, bar.update
-            )
+            tested = backtest_of(own, draws, paths, options.seed, options.level, bar.update)
         if options.method == "seasonal-naive":
             future = naive_future(series, horizon, run.layout.season)
         else:
-            kept = None if options.raw else widening
+            kept = None if options.raw or tested is None else tested.widening
             future = forecast_future(
                 *(series, run.layout, draws, horizon, paths, options.seed, kept),
                 advance=bar.update,
@@ -154,18 +151,18 @@ def backtest_of(
     seed: int,
     levels: tuple[int, ...] = (),
     advance: Advance = lambda number: None,
-) -> tuple[Backtest, Widening | None]:
-    """The test windows of a run, and what its calibration windows ask for."""
+) -> Backtest:
+    """The test windows of a run, calibrated by those before."""
     generator = seeded(seed)
-    widening = calibration_of(data, draws, paths, generator, advance, levels)
+    calibration = calibration_of(data, draws, paths, generator, advance, levels)
     known = known_windows(data, data.places("test").spread(TESTED_WINDOWS))
-    return backtest(data, known, draws, paths, generator, widening, advance), widening
+    return backtest(data, known, draws, paths, generator, calibration, advance)
 
 
 def _tested_values(data: ForecastData) -> int:
     """The values of each path of a backtest, calibration included."""
     windows = len(data.places("test").spread(TESTED_WINDOWS).series)
-    windows += len(data.places("calibration").spread(CALIBRATED_WINDOWS).series)
+    windows += len(calibrating(data).series)
     return windows * data.layout.horizon
 
 

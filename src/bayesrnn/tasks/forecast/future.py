@@ -89,7 +89,9 @@ class Future:
         """The central interval of so many percent, calibrated where that can be."""
         low, high = self.forecasts.interval(level)
         if self.widening is not None and level in self.widening.shares:
-            low, high = self.widening.applied(low, high, int(level))
+            levels = [of for of in self.widening.shares if of <= level]
+            intervals = {of: self.forecasts.interval(of) for of in levels}
+            low, high = self.widening.applied(intervals, self.median)[int(level)]
         return (np.maximum(low, 0.0), high) if self.non_negative else (low, high)
 
     def ignorance_band(self) -> tuple[Floats, Floats] | None:

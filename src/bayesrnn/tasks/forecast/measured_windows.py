@@ -7,7 +7,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesrnn.errors import ConfigError, CorpusError
@@ -30,6 +32,7 @@ class MeasuredWindows:
     """Windows that are forecast together: those of a row of a table.
 
     series: the numbers of the series that they are of, also where each was cut out by itself.
+    back: what the windows before them are counted from; of series never seen, 0, the end.
     """
 
     table: str
@@ -38,6 +41,7 @@ class MeasuredWindows:
     places: Places
     truths: Truths
     series: Tensor
+    back: NDArray[np.int64]
 
 
 def measured_windows(
@@ -51,7 +55,7 @@ def measured_windows(
         raise ConfigError(
             f"--split is {split}, of which {run.path} has no window; give the other one"
         )
-    truths = known_windows(data, places).truths
+    truths, back = known_windows(data, places).truths, data.slices.back(places).numpy()
     found = []
     for length in (times * data.layout.fewest for times in _HISTORIES):
         if length < int(places.starts.min()):
@@ -60,8 +64,10 @@ def measured_windows(
             starts = Places(numbers, torch.full_like(numbers, length))
             # Scales of the whole history: errors of the same windows have the same unit.
             name = f"the last {length:,} values"
-            found.append(MeasuredWindows(BY_HISTORY, name, short, starts, truths, places.series))
-    found.append(MeasuredWindows(BY_HISTORY, WHOLE, data, places, truths, places.series))
+            found.append(
+                MeasuredWindows(BY_HISTORY, name, short, starts, truths, places.series, back)
+            )
+    found.append(MeasuredWindows(BY_HISTORY, WHOLE, data, places, truths, places.series, back))
     return [*found, *(_of_others(run, data, Path(given), split, most) for given in shifts)]
 
 
@@ -77,7 +83,8 @@ def _of_others(
         )
     truths = known_windows(other, places).truths
     name = f"never seen: {path.name}"
-    return MeasuredWindows(BY_SERIES, name, other, places, truths, places.series)
+    back = np.zeros(len(places.series), dtype=np.int64)
+    return MeasuredWindows(BY_SERIES, name, other, places, truths, places.series, back)
 
 
 def _shortened(data: ForecastData, places: Places, length: int) -> ForecastData:

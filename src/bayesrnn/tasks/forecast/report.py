@@ -8,18 +8,18 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 import numpy as np
-from markupsafe import Markup
 
 from bayesrnn.data.series import Floats
+from bayesrnn.report.chart import Chart
 from bayesrnn.report.page import Section, document, notes
 from bayesrnn.report.table import Table
 from bayesrnn.report.text import counted, number_text
 from bayesrnn.runs.output import csv_text
-from bayesrnn.tasks.forecast.backtest import Backtest
+from bayesrnn.tasks.forecast.backtest import Backtest, Tested
 from bayesrnn.tasks.forecast.fan import Band, fan_chart
 from bayesrnn.tasks.forecast.future import Future
 from bayesrnn.tasks.forecast.layout import scale_text
-from bayesrnn.tasks.forecast.scores import Scores
+from bayesrnn.tasks.forecast.scores import LEVELS, Scores
 from bayesrnn.tasks.forecast.unlike import UNFAMILIAR_RANK
 
 #: Seasons of history in a picture, and the fewest and the most values of it.
@@ -27,6 +27,8 @@ _SEASONS, _SHORTEST, _LONGEST = 6, 42, 600
 #: Series that the terminal and the page show; the files have all.
 _SHOWN: Final = 6
 _SHOWN_STEPS: Final = 14
+#: Steps of test windows that the page shows, at most, but for a window that is longer.
+_TESTED_STEPS: Final = 150
 
 
 @dataclass(frozen=True)
@@ -266,7 +268,8 @@ def outlook_page(outlook: Outlook) -> str:
             "and MSIS score the whole distribution; less is better for all."
         )
         table = backtest_table(tested, outlook.season).html()
-        sections.append(Section("Backtest", table, notes([said])))
+        picture = backtest_chart(tested.windows)
+        sections.append(Section("Backtest", picture, table, notes([said])))
     if future.series.description:
         sections.append(Section("Data", future.series.description))
     return document(f"Forecast by {outlook.run}", sections)
@@ -280,7 +283,7 @@ def shown_history(outlook: Outlook, number: int) -> tuple[Floats, int]:
     return target[first:], first
 
 
-def outlook_chart(outlook: Outlook, number: int) -> Markup:
+def outlook_chart(outlook: Outlook, number: int) -> Chart:
     """One series as an SVG picture: what lies before, the median, and the bands."""
     future = outlook.future
     one = future.series.series[number]
@@ -295,6 +298,32 @@ def outlook_chart(outlook: Outlook, number: int) -> Markup:
     if ignorance is not None:
         bands.append(Band("of it the model's", "ignorance", *(of[number] for of in ignorance)))
     return fan_chart(one.name, history, future.median[number], bands, labels)
+
+
+def backtest_chart(tested: Tested) -> Chart:
+    """The last test windows of the first series, one after the other, and what came."""
+    known = tested.known
+    number, horizon = int(known.places.series[0]), known.truths.values.shape[1]
+    one, starts = known.series.series[number], known.places.starts.tolist()
+    rows: list[int] = []
+    for row in (known.places.series == number).nonzero().flatten().tolist()[::-1]:
+        enough = (len(rows) + 1) * horizon > _TESTED_STEPS
+        if rows and (enough or starts[rows[0]] - starts[row] != horizon):
+            break
+        rows.insert(0, row)
+    bounds = tested.bounds or {level: tested.forecasts.interval(level) for level in LEVELS}
+    bands = [
+        Band(f"{level}%", kind, *(ends[rows].ravel() for ends in bounds[level]))
+        for level, kind in zip(sorted(bounds, reverse=True), ("outer", "inner"), strict=True)
+    ]
+    return fan_chart(
+        f"{one.name}: {counted(len(rows), 'test window')}, each forecast from its start",
+        np.zeros(0),
+        tested.forecasts.quantile(0.5)[rows].ravel(),
+        bands,
+        known.series.labels(one, starts[rows[0]], len(rows) * horizon),
+        truth=known.truths.values[rows].ravel(),
+    )
 
 
 def backtest_table(tested: Backtest, season: int) -> Table:

@@ -76,13 +76,20 @@ class Slices:
         Where a series is too short for a window it has none.
         """
         after = sum(self.windows[later] for later in PARTS[PARTS.index(part) + 1 :])
-        count = self.windows[part]
+        return self.before(after, self.windows[part])
+
+    def before(self, after: int, count: int) -> Places:
+        """`count` windows of each series, with `after` more behind them."""
         number = torch.arange(count)
         firsts = self.lengths - (after + count) * self.horizon
         starts = firsts[:, None] + number * self.horizon
         series = torch.arange(len(self.lengths))[:, None].expand_as(starts)
         enough = starts >= self.fewest
         return Places(series[enough], starts[enough])
+
+    def back(self, places: Places) -> Tensor:
+        """The numbers of windows, counted from 1 for the last one of each series."""
+        return (self.lengths[places.series] - places.starts) // self.horizon
 
 
 def make_slices(lengths: Tensor, horizon: int, fewest: int, given: dict[str, int | None]) -> Slices:

@@ -24,6 +24,7 @@ from bayesrnn.runs.held_out import Chunk, HeldOut
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.places import moved
 from bayesrnn.runs.summary import RunSummary
+from bayesrnn.runs.tab import Tab
 from bayesrnn.runs.task import Measure, OwnComparison, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.forecast import ENTRY
@@ -194,6 +195,12 @@ class ForecastTask(Task[ForecastConfig, ForecastData]):
         if data.layout.likelihood == "negative-binomial":
             return steps.y[steps.is_there].cpu()
         return ((steps.y - steps.base) / steps.unit)[steps.is_there].cpu()
+
+    def tab(self) -> Tab:
+        """Its tab on the page of `bayesrnn serve`."""
+        from bayesrnn.tasks.forecast.tab import TAB  # late: it opens runs of this task
+
+        return TAB
 
     def score(
         self, run: TrainedForecaster, data: ForecastData, whole: bool = False

@@ -24,18 +24,17 @@ from bayesrnn.runs.places import moved
 from bayesrnn.runs.summary import RunSummary
 from bayesrnn.runs.task import UncertaintyReport
 from bayesrnn.tasks.forecast.backtest import (
-    CALIBRATED_WINDOWS,
     Advance,
+    calibrated_bounds,
+    calibrating,
     calibration_of,
     paths_of,
-    widened,
 )
-from bayesrnn.tasks.forecast.conformal import Widening
+from bayesrnn.tasks.forecast.conformal import Calibration, errors_of
 from bayesrnn.tasks.forecast.evaluate import PATHS
 from bayesrnn.tasks.forecast.measured_windows import WHOLE, MeasuredWindows, measured_windows
 from bayesrnn.tasks.forecast.resampling import drawn_ratios, interval, ratios
 from bayesrnn.tasks.forecast.scores import (
-    LEVELS,
     Cells,
     PathForecasts,
     cells_of,
@@ -104,11 +103,13 @@ def forecast_uncertainty(
 class _Found:
     """What is said of each value of windows: raw, calibrated, and the share of ignorance.
 
+    calibration: with the windows of the run's own series.
     series: of which series each window is; those that share one go together.
     """
 
     raw: Cells
     calibrated: Cells | None
+    calibration: Calibration | None
     share: Floats | None
     series: torch.Tensor
 
@@ -124,7 +125,7 @@ def _measured(
     samples = sorted(set(settings.samples))
     networks = {n: networks_to_read(trained.method, trained.net, n) for n in samples}
     windows = sum(len(kind.places.series) for kind in kinds)
-    windows += len(own.data.slices.of("calibration").spread(CALIBRATED_WINDOWS).series)
+    windows += len(calibrating(own.data).series)
     work = sum(max(2, PATHS // n) * n for n in networks.values()) * own.data.layout.horizon
     with progress_bar(work * windows, " values", name) as bar:
         levels = [
@@ -160,14 +161,14 @@ def _level(
     draws = Draws(run.method, run.net, samples, seeded(settings.seed))
     paths = max(2, PATHS // networks)
     data = own.data.to(run.device)
-    widening = calibration_of(data, draws, paths, seeded(settings.seed), advance)
+    calibration = calibration_of(data, draws, paths, seeded(settings.seed), advance)
+    of_own = _forecast(run, own, draws, paths, calibration, settings.seed, advance)
     groups: list[ForecastGroup] = []
-    of_own: _Found | None = None
     for kind in kinds:
-        found = _forecast(run, kind, draws, paths, widening, settings.seed, advance)
+        found = of_own
+        if kind is not own:
+            found = _forecast(run, kind, draws, paths, of_own.calibration, settings.seed, advance)
         groups.append(_group(kind.table, kind.name, found, None, settings))
-        of_own = found if kind is own else of_own
-    assert of_own is not None
     steps = _step_groups(of_own, settings)
     novelty = _novelty_groups(own, of_own, settings)
     series = _series_groups(own, of_own, settings)
@@ -187,7 +188,7 @@ def _forecast(
     kind: MeasuredWindows,
     draws: Draws,
     paths: int,
-    widening: Widening | None,
+    calibration: Calibration | None,
     seed: int,
     advance: Advance,
 ) -> _Found:
@@ -195,12 +196,16 @@ def _forecast(
     made = paths_of(data, kind.places, draws, paths, seeded(seed), advance)
     forecasts = PathForecasts(made.all.cpu().numpy())
     calibrated = None
-    if widening is not None:
-        bounds = {n: widened(widening, *forecasts.interval(n), n, data) for n in LEVELS}
-        calibrated = cells_of(forecasts, kind.truths, bounds)
+    if calibration is not None:
+        if kind.name == WHOLE:
+            errors = errors_of(forecasts, kind.truths)
+            calibration = calibration.and_later(kind.back, errors)
+        bounds = calibrated_bounds(calibration, forecasts, kind.back, data)
+        calibrated = None if bounds is None else cells_of(forecasts, kind.truths, bounds)
     return _Found(
         raw=cells_of(forecasts, kind.truths),
         calibrated=calibrated,
+        calibration=calibration,
         share=made.epistemic_share.cpu().numpy() if made.values.shape[1] > 1 else None,
         series=kind.series,
     )

@@ -20,6 +20,7 @@ from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.places import moved
 from bayesrnn.runs.pruning.bench import Measurement
+from bayesrnn.runs.tab import Tab
 from bayesrnn.runs.task import PERPLEXITY, Measure, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.lm import ENTRY
@@ -176,6 +177,12 @@ class LanguageModelTask(Task[LanguageModelConfig, Corpus]):
         from bayesrnn.tasks.lm.uncertainty import REPORT  # late: it opens runs of this task
 
         return REPORT
+
+    def tab(self) -> Tab:
+        """Its tab on the page of `bayesrnn serve`."""
+        from bayesrnn.tasks.lm.tab import TAB  # late: it opens runs of this task
+
+        return TAB
 
     def score(
         self, run: TrainedLanguageModel, data: Corpus, whole: bool = False

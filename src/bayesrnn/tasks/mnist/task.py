@@ -19,6 +19,7 @@ from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import Chunk, HeldOut
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.places import moved
+from bayesrnn.runs.tab import Tab
 from bayesrnn.runs.task import Measure, Task, TrainedRun, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.mnist import ENTRY
@@ -140,6 +141,12 @@ class MnistTask(Task[MnistConfig, Images]):
             return network(images), state
 
         return HeldOut([Chunk(outputs, data.valid.labels[:most])], data.train.labels)
+
+    def tab(self) -> Tab:
+        """Its tab on the page of `bayesrnn serve`."""
+        from bayesrnn.tasks.mnist.tab import TAB  # late: it opens runs of this task
+
+        return TAB
 
     def score(
         self, run: TrainedRun[MnistConfig], data: Images, whole: bool = False

@@ -30,6 +30,7 @@ from bayesrnn.runs.evaluation import EvaluationSettings
 from bayesrnn.runs.held_out import HeldOut
 from bayesrnn.runs.load import load_run
 from bayesrnn.runs.places import moved
+from bayesrnn.runs.tab import Tab
 from bayesrnn.runs.task import Measure, Task, UncertaintyReport, ValidationScore
 from bayesrnn.runs.verdict import Verdict
 from bayesrnn.tasks.sentiment import ENTRY
@@ -164,6 +165,12 @@ class SentimentTask(Task[SentimentConfig, Reviews]):
         """Segments of validation texts; numbers are standardised, as the network learns them."""
         train = wanted(data.train.targets[data.train.texts], data.target)
         return HeldOut(segment_chunks(data.valid.to(run.device), data.target, most), train)
+
+    def tab(self) -> Tab:
+        """Its tab on the page of `bayesrnn serve`."""
+        from bayesrnn.tasks.sentiment.tab import TAB  # late: it opens runs of this task
+
+        return TAB
 
     def score(
         self, run: TrainedTextPredictor, data: Reviews, whole: bool = False

@@ -1,0 +1,1 @@
+"""A page that asks runs: `bayesrnn serve`."""
