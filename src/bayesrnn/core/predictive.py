@@ -122,8 +122,8 @@ class RowsWhenRead(Tensor):
         count, columns = self.posterior.loc.shape
         if self.whole is not None or 2 * words.numel() > count:
             return None
-        found: tuple[Tensor, Tensor] = torch.unique(words.long(), return_inverse=True)  # type: ignore[no-untyped-call]
-        places, where = found
+        unique: Any = torch.unique  # without types
+        places, where = unique(words.long(), return_inverse=True)
         if not len(places) or places[0] < 0 or places[-1] >= count:
             return None  # torch says what is wrong
         out = self.posterior.loc.new_empty(len(places), columns)

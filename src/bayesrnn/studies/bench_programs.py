@@ -5,6 +5,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -106,9 +107,9 @@ def passes(turns: int, vocabulary: int = 10_000, hidden: int = 200) -> Rows:
         for texts, words in PASSES:
             text = torch.randint(vocabulary, (words, texts))
             work: dict[str, Callable[[], Any]] = {
-                "mean": lambda text=text: _evaluated(module, text),
-                "draw": lambda text=text: predict(net, text, samples=DRAWS),
-                "kept draw": lambda text=text: predict(kept, text, samples=DRAWS),
+                "mean": partial(_evaluated, module, text),
+                "draw": partial(predict, net, text, samples=DRAWS),
+                "kept draw": partial(predict, kept, text, samples=DRAWS),
             }
             seconds = median_seconds(work, turns, bar)
             for name, value in seconds.items():
