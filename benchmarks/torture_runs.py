@@ -8,6 +8,7 @@ import shutil
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -19,6 +20,7 @@ from torture_worker import Said, ended, exit_code, forked, judged_call, say_to
 
 from bayesrnn.data.reading import read_series
 from bayesrnn.methods import METHODS
+from bayesrnn.tasks import TASKS
 from bayesrnn.tasks.captions import data as captions_data
 from bayesrnn.tasks.captions.features import load_features
 from bayesrnn.tasks.captions.photographs import read_photograph
@@ -84,6 +86,9 @@ class Runs:
         self.folder, self.data, self.whole = folder, folder / "data", whole
         self.empty = folder / "empty"
         captions_data._FLICKR_SPLITS = FLICKR_SPLITS
+        for task in TASKS:  # all of the program now, whatever becomes of its files meanwhile
+            import_module(f"bayesrnn.tasks.{task}.task")
+        import_module("bayesrnn.cli.commands")
         if not (folder / "made").exists():
             shutil.rmtree(folder, ignore_errors=True)
             make_data(self.data)
