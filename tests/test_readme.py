@@ -54,7 +54,9 @@ def names(folder) -> dict[str, Any]:
 
 def right(net, names) -> float:
     """How often it names the kind of wave, over all places of all sequences."""
-    found = br.predict(net, names["x"], samples=5, output=lambda out: out[0])
+    # Half of the masks drop the only input there is: of a few draws all may.
+    chance = torch.Generator().manual_seed(0)
+    found = br.predict(net, names["x"], samples=20, generator=chance, output=lambda out: out[0])
     return (found.mean.argmax(-1) == names["y"]).float().mean().item()
 
 

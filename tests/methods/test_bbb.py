@@ -1,5 +1,4 @@
 import math
-from functools import partial
 from itertools import combinations, pairwise
 
 import pytest
@@ -12,7 +11,7 @@ from bayesrnn.core.init import absolute, relative
 from bayesrnn.core.priors import Gaussian, ScaleMixture
 from bayesrnn.errors import ConfigError
 from bayesrnn.methods import METHODS
-from bayesrnn.methods.base import Hints, KLScale, Outcome
+from bayesrnn.methods.base import Drawn, Hints, KLScale, Outcome
 from bayesrnn.methods.bbb import BayesByBackprop
 from bayesrnn.methods.variational import PosteriorOptions
 from bayesrnn.random import RandomStreams
@@ -34,9 +33,9 @@ def draws_of(objective):
         seen = []
 
         def recorded(network):
-            assert isinstance(network, partial)
-            weights = network.keywords["weights"]
-            seen.append(torch.cat([weight.detach().flatten() for weight in weights.values()]))
+            assert isinstance(network, Drawn)
+            weights = network.weights.values()
+            seen.append(torch.cat([weight.detach().flatten() for weight in weights]))
             return objective(network)
 
         for _ in range(count):

@@ -341,5 +341,5 @@ def test_what_cannot_be_a_base_is_refused(base):
 
 
 def test_fewer_than_two_members_are_refused():
-    with pytest.raises(ConfigError, match="--members is 1; it has to be 2 or more"):
+    with pytest.raises(ConfigError, match="--members is 1; it has to be from 2 to 1000"):
         EnsembleOptions(members=1)

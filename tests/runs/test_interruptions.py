@@ -144,7 +144,7 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_whole(
 
 def test_a_diverging_run_is_stopped_and_not_saved(train_arguments, program, tmp_path):
     run = tmp_path / "run"
-    wild = ["--method", "plain", "--lr", "1e36", "--clip", "0", *ALWAYS]
+    wild = ["--method", "plain", "--lr", "1e18", "--weight-decay", "1e18", "--clip", "0", *ALWAYS]
     code, _, errors = program(*train_arguments, *wild, "--out", run)
     assert code == 1
     assert "--lr" in errors

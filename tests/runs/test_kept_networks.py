@@ -225,7 +225,7 @@ def test_the_configuration_of_an_ensemble_makes_the_same_run_again(whole_run, tr
         (["--method", "ensemble", "--dropout", "0.3"], ["no option --dropout", "dropout"]),
         (["--method", "ensemble", "--base", "sgld"], ["--base is 'sgld'", "there are: plain"]),
         (["--method", "ensemble", "--base", "ensemble"], ["--base is 'ensemble'"]),
-        (["--method", "ensemble", "--members", "1"], ["--members is 1", "2 or more"]),
+        (["--method", "ensemble", "--members", "1"], ["--members is 1", "from 2 to"]),
     ],
 )
 def test_mistakes_are_told_in_a_line(options, words, train_arguments, program, tmp_path):

@@ -28,6 +28,7 @@ _EXTRAS = {
     "onnx": "onnx",
     "plot": "matplotlib",
     "search": "optuna",
+    "serve": "starlette",
     "tensorboard": "tensorboard",
 }
 

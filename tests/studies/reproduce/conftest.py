@@ -14,6 +14,7 @@ from bayesrnn.studies.reproduce import measure, run_state
 from bayesrnn.tasks.lm import config as recipes
 from bayesrnn.tasks.lm import data as corpora
 from bayesrnn.training.loop import Trainer
+from bayesrnn.untrusted import unsealed
 
 SPEEDS = {
     name: {"ratio": ratio, "memory_ratio": 1.25, "seconds": 1.0, "megabytes": 1.0}
@@ -121,7 +122,8 @@ def command(out, *more):
 
 
 def result(run, name):
-    return json.loads((run / "results" / f"{name}.json").read_text())
+    """A result without its checksum, as earlier versions wrote them."""
+    return unsealed(json.loads((run / "results" / f"{name}.json").read_text()))
 
 
 def values_of(folder):

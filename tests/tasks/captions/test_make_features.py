@@ -1,5 +1,6 @@
 """`bayesrnn features`: a folder of images becomes the file that captioners learn from."""
 
+import shutil
 import signal
 
 import numpy as np
@@ -144,9 +145,11 @@ def test_what_is_refused(arguments, words, folder, looks, program):
     assert looks == []
 
 
-def test_a_captioner_learns_from_them(tiny_flickr8k, looks, program, tmp_path):
+def test_a_captioner_learns_from_them(tiny_flickr8k, looks, program, tmp_path, monkeypatch):
     """The file of Flickr8k is made from its images, and `train captions` reads it."""
-    path = tiny_flickr8k / "flickr8k" / FEATURES_FILE
+    data = shutil.copytree(tiny_flickr8k, tmp_path / "data")
+    monkeypatch.setenv("BAYESRNN_DATA", str(data))
+    path = data / "flickr8k" / FEATURES_FILE
     names = read_features(path).names
     path.unlink()
     for number, name in enumerate(names):

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from bayesrnn.tasks.forecast.compare import ForecastLine, compared_lines, forecast_table
+from bayesrnn.untrusted import unsealed
 
 from .made_up import noisy_week
 from .test_forecasting import ONE, SMALL, write_csv
@@ -64,7 +65,7 @@ def test_runs_are_compared_by_what_evaluate_kept(program, tmp_path):
     assert "80% holds" in text
     assert "paired bootstrap over" in text
     assert "Forecasts side by side" in page.read_text()
-    kept = json.loads((runs[0] / "results" / "test-mean.json").read_text())
+    kept = unsealed(json.loads((runs[0] / "results" / "test-mean.json").read_text()))
     assert kept["by_window"]["start"] == [122, 129, 136, 143]
     assert np.mean(kept["by_window"]["mase"]) == pytest.approx(kept["mase"])
     # A result of a version that kept no windows is shown without a difference.

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from bayesrnn.tasks.lm.task import LanguageModelTask
+from bayesrnn.untrusted import unsealed
 
 from .contents import contents
 
@@ -82,7 +83,7 @@ def test_tuning_is_on_the_validation_text_and_is_used_afterwards(trained, evalua
     assert given["dynamic"] == {"lr": 0.001, "decay": 0.0, "segment": 7}
     code, out, _ = program("tune-dynamic", run, "--rule", "rms", "--words", "200")
     assert code == 0
-    both = json.loads((run / "dynamic.json").read_text())
+    both = unsealed(json.loads((run / "dynamic.json").read_text()))
     assert set(both) == {"sgd", "rms"}
     assert both["sgd"] == kept
     label = evaluated(run, "--dynamic", "rms")[0]["label"]

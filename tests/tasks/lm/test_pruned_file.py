@@ -296,7 +296,7 @@ def test_damaged_and_foreign_files_are_one_line(written, program, tmp_path, comm
         ({"config": "hidden = 12 12"}, "cannot be made: the configuration in"),
         ({"config": 'method = "other"'}, "cannot be made: "),
         ({"config": "hidden = 1000000000"}, "cannot be made: "),
-        ({"config": "hidden = 1000000"}, "do not fit its configuration"),
+        ({"config": "hidden = 100000"}, "do not fit its configuration"),
     ],
 )
 def test_a_file_that_is_no_language_model(written, program, tmp_path, change, said):

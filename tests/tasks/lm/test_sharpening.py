@@ -13,6 +13,7 @@ from bayesrnn.tasks.lm.sharpening import (
     tuned_sharpening,
 )
 from bayesrnn.tasks.lm.task import TASK, LanguageModelTask
+from bayesrnn.untrusted import unsealed
 
 from ...conftest import TINY, model_hash
 from .contents import contents
@@ -72,7 +73,7 @@ def test_settings_are_tuned_kept_and_used(trained, evaluated, program):
     code, out, errors = program("tune-sharpening", run, *QUICK)
     assert code == 0, errors
     assert "120 words of valid" in out
-    kept = json.loads((run / "sharpening.json").read_text())
+    kept = unsealed(json.loads((run / "sharpening.json").read_text()))
     assert set(kept) == {"read", "bound"}
     found, out = evaluated(run, "--sharpen")
     rows = rows_of(found)

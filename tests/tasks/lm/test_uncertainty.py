@@ -186,7 +186,7 @@ def test_unigram_entropy_of_the_penn_treebank(data_dir):
         (["--window", "100000"], "--window is 100000, but the test text has only"),
         (["--streams", "0"], "--streams is 0"),
         (["--streams", "100000"], "the test text has"),
-        (["--seed", "99999999999999999999999"], "--seed is 99999999999999999999999"),
+        (["--seed", "99999999999999999999999"], "--seed is 99999999999999999999"),
         (["--html", "-"], "--html is -"),
         (["--html", "same", "--json", "same"], "both same"),
         (["--bootstrap", "-1"], "--bootstrap is -1"),
