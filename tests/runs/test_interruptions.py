@@ -14,6 +14,8 @@ import pytest
 
 from bayesrnn.cli.main import main
 from bayesrnn.errors import CorpusError
+from bayesrnn.methods.base import Outcome
+from bayesrnn.tasks.lm.task import LanguageModelProblem
 from bayesrnn.training.checkpoints import CheckpointStore
 
 from ..conftest import TINY, model_hash
@@ -142,10 +144,19 @@ def test_a_full_disk_leaves_the_checkpoint_before_it_whole(
     assert program(*arguments)[0] == 0
 
 
-def test_a_diverging_run_is_stopped_and_not_saved(train_arguments, program, tmp_path):
-    run = tmp_path / "run"
-    wild = ["--method", "plain", "--lr", "1e18", "--weight-decay", "1e18", "--clip", "0", *ALWAYS]
-    code, _, errors = program(*train_arguments, *wild, "--out", run)
+def test_a_diverging_run_is_stopped_and_not_saved(train_arguments, program, tmp_path, monkeypatch):
+    run, batches = tmp_path / "run", []
+    objective = LanguageModelProblem.objective
+
+    def diverging(self, batch, state):
+        batches.append(batch)
+        found = objective(self, batch, state)
+        if len(batches) < 3:
+            return found
+        return lambda network: Outcome(found(network).nll * float("inf"), state)
+
+    monkeypatch.setattr(LanguageModelProblem, "objective", diverging)
+    code, _, errors = program(*train_arguments, "--method", "plain", *ALWAYS, "--out", run)
     assert code == 1
     assert "--lr" in errors
     diverged = int(re.search(r"at step (\d+) ", errors).group(1))
