@@ -94,6 +94,15 @@ def test_killed_again_and_again_and_resumed(uninterrupted, program, tmp_path):
     assert epoch_records(run) == epoch_records(whole)
 
 
+@pytest.fixture
+def terminal_heard():
+    """As if the tests were not run by `nohup`, whose children leave a closed terminal unheard."""
+    before = signal.signal(signal.SIGHUP, signal.SIG_DFL)
+    yield
+    signal.signal(signal.SIGHUP, before)
+
+
+@pytest.mark.usefixtures("terminal_heard")
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_signals_save_and_exit_cleanly(number, uninterrupted, program, tmp_path):
     arguments, whole = uninterrupted

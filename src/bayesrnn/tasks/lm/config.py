@@ -56,10 +56,12 @@ _PAPER = {
 # The prior fits itself to what it finds, so the means start wider than in the other recipes.
 _LEARNT_WIDTHS = {"prior": "fitted", "sigma_lr": 1.0, "kl_weight": 0.12}
 # At size small, on Penn Treebank, noise that keeps its width is the better regulariser: what the
-# averages gain, they gain at the authors' settings as well.
+# averages gain, they gain at the authors' settings as well. At medium only this was tried, and no
+# longer: validation perplexity still fell by 1.4 an epoch when the rate began to fall.
 _BBB = {
     **_PAPER,
     "small": replace(_AUTHORS, epochs=30, hold_epochs=22, decay=0.7, average=0.9995),
+    "medium": replace(_AUTHORS, epochs=20, hold_epochs=14, decay=0.6, average=0.9995),
     "tiny": replace(_DROPOUT["tiny"], values={"unroll": 35, "init": 0.2}, options=_LEARNT_WIDTHS),
 }
 #: Cold: with these rates and this clipping, temperature 1 did not learn the embedded corpus (the
