@@ -9,6 +9,7 @@ import signal
 import subprocess
 import sys
 import time
+from pathlib import Path
 
 import pytest
 
@@ -17,6 +18,7 @@ from bayesrnn.errors import CorpusError
 from bayesrnn.methods.base import Outcome
 from bayesrnn.tasks.lm.task import LanguageModelProblem
 from bayesrnn.training.checkpoints import CheckpointStore
+from bayesrnn.training.kept_files import read_metrics
 
 from ..conftest import TINY, model_hash
 
@@ -92,6 +94,16 @@ def test_killed_again_and_again_and_resumed(uninterrupted, program, tmp_path):
     assert code == 0, errors
     assert model_hash(run) == model_hash(whole)
     assert epoch_records(run) == epoch_records(whole)
+
+
+def test_a_run_that_went_back_and_was_killed_can_still_be_read(uninterrupted, tmp_path):
+    """Its log then ends before what the later checkpoint knows of it."""
+    arguments, whole = uninterrupted
+    run = Path(shutil.copytree(whole, tmp_path / "back"))
+    earlier = min(CheckpointStore(run).steps())
+    back = [*arguments, "--resume", "--checkpoint", str(earlier), "--out", run]
+    assert stopped(signal.SIGKILL, STEP, 2, back)[0] == -signal.SIGKILL
+    assert read_metrics(run) == [one for one in read_metrics(whole) if one["step"] <= earlier]
 
 
 @pytest.fixture

@@ -333,6 +333,8 @@ class Trainer:
                 f"this run's configuration: {error}"
             ) from error
         self.run.metrics.truncate(metrics_size)
+        if checkpoint.step != self.store.step("last"):
+            self.save()  # the last checkpoint has to know the log as it is now
 
     def _log_step(self, metrics: StepMetrics, steps: int, seconds: float) -> None:
         unit, items = self.settings.unit, steps * self.items_per_batch
