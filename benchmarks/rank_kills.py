@@ -25,7 +25,8 @@ TEXT = "it is a truth universally acknowledged that a single man\nmust be in wan
 
 def command(folder: Path, name: str, processes: int, restarts: int, epochs: int) -> list[str]:
     """What starts a run that saves after every step."""
-    launcher = ["--nproc-per-node", processes, "--max-restarts", restarts]
+    # By itself: without that all launches of a machine ask for one port.
+    launcher = ["--standalone", "--nproc-per-node", processes, "--max-restarts", restarts]
     run = ["train", "lm", "--corpus", folder / "text.txt", "--method", "bbb", "--hidden", 8]
     run += ["--batch-size", 8, "--unroll", 8, "--shards", processes, "--epochs", epochs]
     run += ["--device", "cpu", "--threads", 1, "--no-calibrate", "--save-minutes", 1e-9]

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import io
-import json
 import os
 import random
 import re
@@ -246,14 +245,3 @@ def files_of(run: Path) -> list[str]:
     """The files of a run that can be damaged, by their path in it."""
     paths = (path for path in run.rglob("*") if path.is_file() and path.name != ".lock")
     return sorted(str(path.relative_to(run)) for path in paths)
-
-
-def last_line(path: Path) -> int:
-    """How many whole lines of JSON a file has, after a torn one was cut off."""
-    if not path.exists():
-        return 0
-    data = path.read_bytes()
-    whole = data[: data.rfind(b"\n") + 1]
-    if whole != data:
-        path.write_bytes(whole)
-    return len(list(map(json.loads, whole.splitlines())))
